@@ -24,15 +24,15 @@ static unsigned slot_of(const char *tag, size_t size)
     return crc % SHED_HASH_SLOTS;
 }
 
-static void find(struct shed_hash_tag *out, const char *key, size_t size)
+static void find(struct shed_hash_tag *out, struct shed_bytes key)
 {
-    const char *open = memchr(key, '{', size);
+    const char *open = memchr(key.data, '{', key.size);
     const char *close = NULL;
 
-    out->at = key;
-    out->size = size;
+    out->at = key.data;
+    out->size = key.size;
     if (open != NULL)
-        close = memchr(open, '}', size - (size_t)(open - key));
+        close = memchr(open, '}', key.size - (size_t)(open - out->at));
     if (close == NULL || close == open + 1)
         return;
     out->at = open + 1;
@@ -52,17 +52,17 @@ static void number(struct shed_hash_tag *out)
     out->size = (size_t)size;
 }
 
-unsigned shed_hash_slot(const char *key, size_t size)
+unsigned shed_hash_slot(struct shed_bytes key)
 {
     struct shed_hash_tag tag;
 
-    find(&tag, key, size);
+    find(&tag, key);
     return slot_of(tag.at, tag.size);
 }
 
-void shed_hash_tag_set(struct shed_hash_tag *out, const char *key, size_t size)
+void shed_hash_tag_set(struct shed_hash_tag *out, struct shed_bytes key)
 {
-    find(out, key, size);
+    find(out, key);
     if (memchr(out->at, '}', out->size) != NULL)
         number(out);
 }

@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include <snowshed/snowshed.h>
+
 enum { SHED_HASH_TAG_NUMBER_BYTES = 12 };
 
 /* A tag, without braces, that puts another key into the same slot. */
@@ -17,11 +19,11 @@ struct shed_hash_tag {
 /* Set *out to a tag for key's slot: key's own, or, if that contains a '}' and
  * would end too early between braces, the smallest number of the same slot.
  * Finding the number takes a few milliseconds, but such names are rare. */
-void shed_hash_tag_set(struct shed_hash_tag *out, const char *key, size_t size);
+void shed_hash_tag_set(struct shed_hash_tag *out, struct shed_bytes key);
 
 #define SHED_HASH_SLOTS 16384
 
 /* The slot of a key. */
-unsigned shed_hash_slot(const char *key, size_t size);
+unsigned shed_hash_slot(struct shed_bytes key);
 
 #endif

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <snowshed/snowshed.h>
+
 #include "base/hash.h"
 
 struct shed_map_key {
@@ -29,9 +31,10 @@ struct shed_map {
     size_t count; /* of the chains */
 };
 
-static inline struct shed_map_key shed_map_key(const void *bytes, size_t size)
+static inline struct shed_map_key shed_map_key(struct shed_bytes key)
 {
-    return (struct shed_map_key){bytes, size, shed_hash(bytes, size, 0)};
+    return (struct shed_map_key){key.data, key.size,
+                                 shed_hash(key.data, key.size, 0)};
 }
 
 /* Make an empty map, with this array of chains. */

@@ -360,7 +360,7 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_terms *terms,
                                            bool is_part)
 {
-    struct get *g = malloc(sizeof(*g) + key->redis_size);
+    struct get *g = malloc(sizeof(*g) + key->redis.size);
 
     if (g == NULL)
         return NULL;
@@ -375,7 +375,7 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     g->get.terms = &g->terms;
     g->get.caller.on_answer = on_answer;
     g->get.key = *key;
-    g->get.key.redis = memcpy(g->name, key->redis, key->redis_size);
+    g->get.key.redis.data = memcpy(g->name, key->redis.data, key->redis.size);
     return &g->pending;
 }
 

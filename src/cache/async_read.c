@@ -227,7 +227,7 @@ void shed_async_send_again(struct shed_async_reads *rs)
 bool shed_async_ask(struct shed_async_reads *rs, struct shed_asker *asker,
                     const struct shed_key *key, bool may_share)
 {
-    struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
+    struct shed_map_key wanted = shed_map_key(key->redis);
     struct shed_map_node *node =
         may_share ? shed_map_find(&rs->shared, wanted) : NULL;
     struct shed_async_read *r =

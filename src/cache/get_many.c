@@ -63,9 +63,9 @@ static void name_keys(struct shed_cache *cache, const struct shed_item *items,
         g->cache = cache;
         g->terms = terms;
         g->key = named.key;
-        g->key.redis = at;
-        memcpy(at, named.bytes, named.key.redis_size);
-        at += named.key.redis_size;
+        g->key.redis.data = at;
+        memcpy(at, named.bytes, named.key.redis.size);
+        at += named.key.redis.size;
     }
 }
 
@@ -128,7 +128,7 @@ static uint64_t add_key(struct batch *b, struct shed_key_get *g)
     struct shed_args *args = &b->asked[b->asked_count++];
 
     shed_look_begin(g->cache, &g->key, &g->look);
-    shed_args_add(args, g->key.redis, g->key.redis_size);
+    shed_args_add(args, g->key.redis.data, g->key.redis.size);
     return shed_look_until_ms(g->cache, &g->key, g->terms);
 }
 

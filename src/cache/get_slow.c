@@ -127,8 +127,7 @@ bool shed_slow_may_have_old(const struct shed_key_get *g)
            g->terms->looks_first &&
            (shed_get_is_open(g) || g->code == SHED_ESOURCE ||
             g->code == SHED_EBUSY) &&
-           !shed_delivery_find(g->cache->delivery, g->key.redis,
-                               g->key.redis_size, NULL);
+           !shed_delivery_find(g->cache->delivery, g->key.redis, NULL);
 }
 
 struct shed_terms shed_slow_second_terms(const struct shed_terms *terms)

@@ -130,8 +130,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         freshness == SHED_FRESHNESS_EXPIRED)
         value->origin = SHED_ORIGIN_STALE;
     if (cache->local != NULL)
-        shed_local_keep_entry(cache->local, shed_key_of_entry(key), out->mark,
-                              value, times, now_ms);
+        shed_local_keep_entry(cache->local, key->redis, out->mark, value, times,
+                              now_ms);
     /* without a clock (no right to TIME) the slow path decides */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->max_age_ms > 0 &&
         now_ms > 0)
@@ -162,11 +162,10 @@ static void read_entry(struct shed_cache *cache, const struct shed_key *key,
                        const struct shed_link_use *use, struct shed_look *out)
 {
     struct shed_freshness_times times;
-    uint64_t now_ms =
-        shed_client_server_ms(cache->client, key->redis, key->redis_size);
+    uint64_t now_ms = shed_client_server_ms(cache->client, key->redis);
     enum shed_entry_state state;
     struct shed_value *value =
-        shed_entry_value(shed_key_of_entry(key), reply, now_ms, &times, &state);
+        shed_entry_value(key->redis, reply, now_ms, &times, &state);
 
     if (value != NULL) {
         weigh(cache, key, terms, value, &times, now_ms, out);
@@ -176,7 +175,7 @@ static void read_entry(struct shed_cache *cache, const struct shed_key *key,
         out->found = found_in(reply);
     shed_reply_free(reply);
     if (state == SHED_ENTRY_CORRUPT)
-        shed_client_doubt(cache->client, key->redis, key->redis_size, use);
+        shed_client_doubt(cache->client, key->redis, use);
 }
 
 /* ----------------------------------------------------------- in place of it */
@@ -239,14 +238,13 @@ static bool find_local(struct shed_cache *cache, const struct shed_key *key,
                        enum shed_freshness *freshness)
 {
     if (!terms->takes_local ||
-        !shed_local_find(cache->local, shed_key_of_entry(key), shed_now_ms(),
-                         row))
+        !shed_local_find(cache->local, key->redis, shed_now_ms(), row))
         return false;
     *freshness = judge_local(cache, terms, row);
     if (!is_local_revoked(cache, row))
         return true;
     /* else it would keep out what is loaded, if that has a lower version */
-    shed_local_forget(cache->local, shed_key_of_entry(key), row->value);
+    shed_local_forget(cache->local, key->redis, row->value);
     shed_value_unref(row->value);
     return false;
 }
@@ -376,9 +374,8 @@ void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
     /* in this order: a write that ends in between refuses the mark */
     *out = (struct shed_look){0};
     if (cache->local != NULL)
-        out->mark = shed_local_mark(cache->local, shed_key_of_entry(key));
-    out->is_missed =
-        shed_delivery_find(cache->delivery, key->redis, key->redis_size, NULL);
+        out->mark = shed_local_mark(cache->local, key->redis);
+    out->is_missed = shed_delivery_find(cache->delivery, key->redis, NULL);
 }
 
 void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
@@ -407,7 +404,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
         return SHED_OK; /* whatever GET would find is of no use */
     shed_args_begin(args, "GET");
     args->is_guarded = true;
-    shed_args_add(args, key->redis, key->redis_size);
+    shed_args_add(args, key->redis.data, key->redis.size);
     code = shed_look_call(cache, args, 1, replies, uses,
                           shed_look_until_ms(cache, key, terms), err);
     if (code == SHED_OK)
@@ -451,7 +448,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
         is_new(terms, look, value))
         return true;
     if (look->found == SHED_FOUND_UNKNOWN &&
-        shed_client_server_ms(cache->client, key->redis, key->redis_size) > 0 &&
+        shed_client_server_ms(cache->client, key->redis) > 0 &&
         value->age_ms <= max_age_ms)
         return true;
     find_aged(look, value, false);

@@ -66,18 +66,16 @@ static struct shed_entry make_entry(const struct shed_put_row *p)
 }
 
 void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
-                    const struct shed_put_row *p, const char *refresh,
-                    size_t size)
+                    const struct shed_put_row *p, struct shed_bytes key)
 {
-    const struct shed_entry_key key = {refresh, size};
     struct shed_entry entry = make_entry(p);
     struct shed_args *args = &out->args;
 
     shed_entry_encode(key, &entry, p->nonce, &out->parts);
     shed_script_begin(args, SHED_SCRIPT_PUT, "2");
     args->is_guarded = true;
-    shed_args_add(args, refresh, size);
-    shed_args_add(args, refresh, size + strlen(SHED_ENTRY_REFRESH_SUFFIX));
+    shed_args_add(args, key.data, key.size);
+    shed_args_add(args, key.data, key.size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     shed_args_add(args, out->parts.head, sizeof(out->parts.head));
     shed_args_add(args, out->parts.tail, sizeof(out->parts.tail));
     shed_args_add(args, p->row.data, p->row.size);
@@ -88,8 +86,7 @@ void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
 }
 
 uint64_t shed_put_begin_try(struct shed_put_tries *t,
-                            struct shed_client *client,
-                            struct shed_entry_key key)
+                            struct shed_client *client, struct shed_bytes key)
 {
     uint64_t until_ms = shed_deadline_ms(shed_now_ms(), TRY_MS);
 
@@ -98,8 +95,7 @@ uint64_t shed_put_begin_try(struct shed_put_tries *t,
     if (t->server_ms > 0) /* both clocks were rounded down */
         t->late_ms = t->server_ms - 1 + t->until_ms - t->heard_ms;
     else
-        t->late_ms =
-            shed_client_server_lowest_ms(client, key.at, key.size, t->until_ms);
+        t->late_ms = shed_client_server_lowest_ms(client, key, t->until_ms);
     return t->late_ms;
 }
 

@@ -30,11 +30,10 @@ struct shed_put_args {
 bool shed_put_needs_log(const struct shed_cache *cache);
 
 /* Begin the call, whose last argument is missing: when it is too late, by the
- * server's clock. refresh is the name of the refresh lease, which begins with
- * the key, of size bytes. All is borrowed. */
+ * server's clock. The suffix of its refresh lease's name is behind the key. All
+ * is borrowed. */
 void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
-                    const struct shed_put_row *put, const char *refresh,
-                    size_t size);
+                    const struct shed_put_row *put, struct shed_bytes key);
 
 /*
  * The tries of one put. After its call it must not be carried out any more, nor
@@ -58,8 +57,7 @@ struct shed_put_tries {
 /* Begin a try. Returns: when it is too late, by the server's clock; 0: that is
  * not known yet, and the try will tell it. */
 uint64_t shed_put_begin_try(struct shed_put_tries *tries,
-                            struct shed_client *client,
-                            struct shed_entry_key key);
+                            struct shed_client *client, struct shed_bytes key);
 
 /* Take its reply, or NULL and in *why why there was none. Returns: whether it
  * came too late, and goes once more; else *why says how the put has ended. */

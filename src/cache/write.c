@@ -31,7 +31,8 @@ static struct shed_write *write_of(struct shed_pending *pending)
 
 static struct shed_key key_of(const struct shed_write *w)
 {
-    return (struct shed_key){w->refresh, w->redis_size, w->at, w->key_size};
+    return (struct shed_key){
+        .redis = {w->refresh, w->redis_size}, .at = w->at, .size = w->key_size};
 }
 
 /* -------------------------------------------------------------------- end */
@@ -112,7 +113,7 @@ static bool follow_up(const struct shed_write *w, struct shed_error *why)
 
     if (w->mark.wish != SHED_WISH_TAG) {
         shed_flights_detach(cache->flights, &key);
-        shed_local_drop(cache->local, shed_key_of_entry(&key));
+        shed_local_drop(cache->local, key.redis);
     }
     return is_dropped;
 }
@@ -284,16 +285,15 @@ static void make_args(struct shed_write *w, struct shed_put_args *args,
     if (w->is_put) {
         if (w->put.has_position)
             w->put.position = shed_tag_log_position(cache->tag_log);
-        shed_put_begin(args, cache, &w->put, w->refresh, w->redis_size);
-        shed_args_add_number(&args->args, digits,
-                             shed_put_begin_try(&w->tries, cache->client,
-                                                shed_key_of_entry(&key)));
+        shed_put_begin(args, cache, &w->put, key.redis);
+        shed_args_add_number(
+            &args->args, digits,
+            shed_put_begin_try(&w->tries, cache->client, key.redis));
     } else if (w->mark.wish == SHED_WISH_TAG) {
         shed_tag_log_write(cache->tag_log, shed_key_bytes(&key), w->number,
                            &args->args);
     } else {
-        shed_delivery_begin(&args->args, w->mark.wish, w->refresh,
-                            w->redis_size, w->number);
+        shed_delivery_begin(&args->args, w->mark.wish, key.redis, w->number);
     }
 }
 
@@ -360,7 +360,7 @@ struct shed_write *shed_write_create(struct shed_cache *cache,
         named.key = shed_tag_log_key(cache->tag_log, key, tag);
     else
         shed_key_name(cache->name, key, &named);
-    names = named.key.redis_size + SHED_ENTRY_REFRESH_SUFFIX_BYTES;
+    names = named.key.redis.size + SHED_ENTRY_REFRESH_SUFFIX_BYTES;
     w = malloc(sizeof(*w) + names + more);
     if (w == NULL)
         return NULL;
@@ -375,9 +375,8 @@ struct shed_write *shed_write_create(struct shed_cache *cache,
         shed_tag_log_mark(cache->tag_log, w->number);
     w->at = (unsigned short)named.key.at;
     w->key_size = (unsigned short)key.size;
-    w->redis_size = (unsigned short)named.key.redis_size;
-    (void)shed_entry_refresh_key(named.key.redis, named.key.redis_size,
-                                 w->refresh);
+    w->redis_size = (unsigned short)named.key.redis.size;
+    (void)shed_entry_refresh_key(named.key.redis, w->refresh);
     return w;
 }
 

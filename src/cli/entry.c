@@ -63,10 +63,9 @@ void cli_entry_decode(struct cli_entry *e, const struct cli_key *key,
     e->kind = shed_reply_is_nil(reply) ? CLI_NONE : CLI_OTHER;
     if (e->bytes.data == NULL)
         return;
-    e->kind =
-        kind_of(shed_entry_decode(shed_key_of_entry(&key->named.key),
-                                  e->bytes.data, e->bytes.size, &e->entry),
-                &e->entry);
+    e->kind = kind_of(shed_entry_decode(cli_key_name(key), e->bytes.data,
+                                        e->bytes.size, &e->entry),
+                      &e->entry);
     if (e->kind == CLI_LEASE)
         shed_entry_holder(e->bytes.data, &e->holder);
 }
@@ -79,8 +78,7 @@ struct refresh_key {
 static struct shed_bytes refresh_of(struct shed_bytes name,
                                     struct refresh_key *room)
 {
-    return shed_bytes(room->at,
-                      shed_entry_refresh_key(name.data, name.size, room->at));
+    return shed_entry_refresh_key(name, room->at);
 }
 
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,

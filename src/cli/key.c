@@ -60,7 +60,7 @@ bool cli_key_parse(struct cli_key *key, const char *cache,
     (void)snprintf(found, sizeof(found), "%.*s", (int)(brace - at) - 1, at);
     return (cache == NULL || strcmp(cache, found) == 0) &&
            shed_key_check_cache_name(found, "", NULL) == SHED_OK &&
-           cli_key_set(key, found, shed_key_of_name(at, name.size)) == NULL &&
+           cli_key_set(key, found, shed_key_of_name(name)) == NULL &&
            cli_are_same(cli_key_name(key), name);
 }
 
@@ -71,5 +71,5 @@ struct shed_bytes cli_key_bytes(const struct cli_key *key)
 
 struct shed_bytes cli_key_name(const struct cli_key *key)
 {
-    return shed_bytes(key->named.key.redis, key->named.key.redis_size);
+    return key->named.key.redis;
 }

@@ -108,7 +108,7 @@ static uint64_t stamp_of(const struct lock *lock)
 
 static struct shed_bytes key_of(const struct lock *lock, int which)
 {
-    return shed_bytes(lock->spec.key[which].at, lock->spec.key[which].size);
+    return lock->spec.key[which];
 }
 
 static void look(struct cli_redis *redis, bool is_exact, struct lock *lock)

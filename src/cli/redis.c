@@ -172,7 +172,7 @@ static size_t owner_of(const struct cli_redis *redis, size_t slot)
 
 void cli_redis_about(struct cli_redis *redis, struct shed_bytes key)
 {
-    redis->chosen = owner_of(redis, shed_hash_slot(key.data, key.size));
+    redis->chosen = owner_of(redis, shed_hash_slot(key));
     if (redis->chosen == NOBODY && cli_redis_is_cluster(redis))
         cli_fail(redis->call, CLI_FAILED,
                  "no node of the cluster has the slot of the key %.*s: see "
@@ -194,7 +194,7 @@ bool cli_redis_next(struct cli_redis *redis, size_t *i)
 
 bool cli_redis_has(const struct cli_redis *redis, struct shed_bytes key)
 {
-    return owner_of(redis, shed_hash_slot(key.data, key.size)) == redis->chosen;
+    return owner_of(redis, shed_hash_slot(key)) == redis->chosen;
 }
 
 size_t cli_redis_slots(const struct cli_redis *redis)

@@ -108,7 +108,7 @@ static void name(const struct cli_walk *walk, size_t i)
     f->name = of;
     if (of.data == NULL)
         return;
-    of.size = shed_entry_key_size(of.data, of.size);
+    of = shed_entry_key_of(of);
     f->is_entry = cli_key_parse(&f->key, walk->cache, of);
     f->is_refresh = of.size < f->name.size;
 }

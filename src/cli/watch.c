@@ -158,14 +158,13 @@ static void tell_missed(struct watch *w, bool is_last)
 /* name: that of an entry, or of its refresh. */
 static void on_change(struct watch *w, struct shed_bytes name)
 {
-    size_t key_size = shed_entry_key_size(name.data, name.size);
-    bool is_refresh = key_size < name.size;
+    struct shed_bytes of = shed_entry_key_of(name);
+    bool is_refresh = of.size < name.size;
     struct cli_key key;
     struct cli_entry entry;
     const char *event;
 
-    if (!cli_key_parse(&key, w->call->words[0],
-                       shed_bytes(name.data, key_size)) ||
+    if (!cli_key_parse(&key, w->call->words[0], of) ||
         !shed_limit_pass(&w->limit, w->call->rate, MS_PER_S, shed_now_ms()))
         return;
     cli_entry_read(w->call->redis, &key, &entry);

@@ -84,9 +84,7 @@ static enum shed_code travel(struct shed_client *client, struct journey *j,
 {
     for (;;) {
         struct shed_server *server =
-            j->target != NULL
-                ? j->target
-                : shed_client_hold(client, j->key.data, j->key.size);
+            j->target != NULL ? j->target : shed_client_hold(client, j->key);
         unsigned sent;
         bool goes_on;
         enum shed_code code = send_one(server, j->command, j->is_ask, reply,
@@ -193,8 +191,7 @@ static void arrange(struct shed_client *client, struct batch *b,
                     const struct shed_args *commands, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct shed_bytes key = shed_servers_key(&commands[i]);
-        b->server[i] = shed_client_hold(client, key.data, key.size);
+        b->server[i] = shed_client_hold(client, shed_servers_key(&commands[i]));
     }
     for (size_t i = 0, at = 0; i < count; i++)
         if (b->server[i] != NULL)

@@ -62,7 +62,7 @@ static enum shed_code call_only(struct shed_client *client,
                                 struct shed_link_use *uses, unsigned *sent,
                                 uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_server *server = shed_client_hold(client, "", 0);
+    struct shed_server *server = shed_client_hold(client, shed_str(""));
     struct shed_link_use use;
     enum shed_code code = shed_links_call(
         server->links, commands, count, replies, &use, sent, deadline_ms, err);
@@ -85,40 +85,38 @@ enum shed_code shed_client_call(struct shed_client *client,
                                    deadline_ms, err);
 }
 
-bool shed_client_is_settled(struct shed_client *client, const char *key,
-                            size_t size)
+bool shed_client_is_settled(struct shed_client *client, struct shed_bytes key)
 {
-    struct shed_server *server = shed_client_hold(client, key, size);
+    struct shed_server *server = shed_client_hold(client, key);
     bool is_settled = shed_session_is_settled(server->session);
 
     shed_client_give_back(client, server);
     return is_settled && shed_client_knows_servers(client, NULL);
 }
 
-bool shed_client_hears_all(struct shed_client *client, const char *key,
-                           size_t size)
+bool shed_client_hears_all(struct shed_client *client, struct shed_bytes key)
 {
     const char *prefix = client->tracking_prefix;
     struct shed_server *server;
     bool hears_all;
 
-    if (prefix == NULL || size < strlen(prefix) ||
-        memcmp(key, prefix, strlen(prefix)) != 0)
+    if (prefix == NULL || key.size < strlen(prefix) ||
+        memcmp(key.data, prefix, strlen(prefix)) != 0)
         return false;
-    server = shed_client_hold(client, key, size);
+    server = shed_client_hold(client, key);
     hears_all = shed_session_is_broadcast(server->session);
     shed_client_give_back(client, server);
     return hears_all;
 }
 
-bool shed_client_settles(struct shed_client *client, const char *key,
-                         size_t size, struct shed_post *post)
+bool shed_client_settles(struct shed_client *client, struct shed_bytes key,
+                         struct shed_post *post)
 {
     struct shed_session *session;
 
     if (!shed_client_knows_servers(client, post))
         return false;
-    session = shed_client_session(client, key, size);
+    session = shed_client_session(client, key);
     if (shed_session_is_settled(session))
         return true;
     shed_session_await(session, post);
@@ -126,27 +124,26 @@ bool shed_client_settles(struct shed_client *client, const char *key,
 }
 
 struct shed_session *shed_client_session(struct shed_client *client,
-                                         const char *key, size_t size)
+                                         struct shed_bytes key)
 {
-    struct shed_server *server = shed_client_hold(client, key, size);
+    struct shed_server *server = shed_client_hold(client, key);
 
     shed_client_give_back(client, server);
     return server->session;
 }
 
-bool shed_client_is_one_slot(const struct shed_client *client, const char *a,
-                             size_t a_size, const char *b, size_t b_size)
+bool shed_client_is_one_slot(const struct shed_client *client,
+                             struct shed_bytes a, struct shed_bytes b)
 {
     return client->address->seeds == NULL ||
-           shed_hash_slot(a, a_size) == shed_hash_slot(b, b_size);
+           shed_hash_slot(a) == shed_hash_slot(b);
 }
 
 void shed_client_hurry(struct shed_client *client, const struct shed_args *args)
 {
     struct shed_bytes key = shed_servers_key(args);
 
-    shed_pipe_hurry(
-        shed_session_pipe(shed_client_session(client, key.data, key.size)));
+    shed_pipe_hurry(shed_session_pipe(shed_client_session(client, key)));
 }
 
 void shed_client_send(struct shed_client *client, struct shed_call *call,
@@ -154,14 +151,13 @@ void shed_client_send(struct shed_client *client, struct shed_call *call,
 {
     struct shed_bytes key = shed_servers_key(args);
 
-    shed_session_call(shed_client_session(client, key.data, key.size), call,
-                      args, fn, arg);
+    shed_session_call(shed_client_session(client, key), call, args, fn, arg);
 }
 
-void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
+void shed_client_doubt(struct shed_client *client, struct shed_bytes key,
                        const struct shed_link_use *use)
 {
-    struct shed_server *server = shed_client_hold(client, key, size);
+    struct shed_server *server = shed_client_hold(client, key);
 
     if (use == NULL)
         shed_session_doubt(server->session);
@@ -170,10 +166,10 @@ void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
     shed_client_give_back(client, server);
 }
 
-uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
-                               size_t size)
+uint64_t shed_client_server_ms(struct shed_client *client,
+                               struct shed_bytes key)
 {
-    struct shed_server *server = shed_client_hold(client, key, size);
+    struct shed_server *server = shed_client_hold(client, key);
     uint64_t server_ms =
         shed_server_clock_ms(&server->address->clock, shed_now_ms());
 
@@ -182,10 +178,9 @@ uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
 }
 
 uint64_t shed_client_server_lowest_ms(struct shed_client *client,
-                                      const char *key, size_t size,
-                                      uint64_t at_ms)
+                                      struct shed_bytes key, uint64_t at_ms)
 {
-    struct shed_server *server = shed_client_hold(client, key, size);
+    struct shed_server *server = shed_client_hold(client, key);
     uint64_t lowest_ms =
         shed_server_clock_lowest_ms(&server->address->clock, at_ms);
 

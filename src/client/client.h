@@ -43,7 +43,7 @@ struct shed_client {
 
 /* The server that has a key, held until it is given back. Any thread. */
 struct shed_server *shed_client_hold(struct shed_client *client,
-                                     const char *key, size_t size);
+                                     struct shed_bytes key);
 void shed_client_give_back(struct shed_client *client,
                            struct shed_server *server);
 
@@ -52,13 +52,12 @@ void shed_client_give_back(struct shed_client *client,
 void shed_client_wait(struct shed_client *client, uint64_t deadline_ms);
 
 /* See shed_session_is_settled, of that server's session. Any thread. */
-bool shed_client_is_settled(struct shed_client *client, const char *key,
-                            size_t size);
+bool shed_client_is_settled(struct shed_client *client, struct shed_bytes key);
 
 /* The same; if not, post will run when it may be, to look again. Reactor
  * thread. */
-bool shed_client_settles(struct shed_client *client, const char *key,
-                         size_t size, struct shed_post *post);
+bool shed_client_settles(struct shed_client *client, struct shed_bytes key,
+                         struct shed_post *post);
 
 /* Whether it is known which servers there are, or that nobody tells it for now;
  * if not, post will run then, unless it is NULL. Reactor thread. */
@@ -67,17 +66,16 @@ bool shed_client_knows_servers(struct shed_client *client,
 
 /* Whether all changes of the key are announced, see shed_session_is_broadcast.
  * Any thread. */
-bool shed_client_hears_all(struct shed_client *client, const char *key,
-                           size_t size);
+bool shed_client_hears_all(struct shed_client *client, struct shed_bytes key);
 
 /* The session with that server, for this turn of the loop. Reactor thread. */
 struct shed_session *shed_client_session(struct shed_client *client,
-                                         const char *key, size_t size);
+                                         struct shed_bytes key);
 
 /* Whether one script may have both keys: always, unless the servers are a
  * cluster, which wants them in one slot. Any thread. */
-bool shed_client_is_one_slot(const struct shed_client *client, const char *a,
-                             size_t a_size, const char *b, size_t b_size);
+bool shed_client_is_one_slot(const struct shed_client *client,
+                             struct shed_bytes a, struct shed_bytes b);
 
 /* As shed_pipe_call, over that session. Reactor thread. */
 void shed_client_send(struct shed_client *client, struct shed_call *call,
@@ -101,19 +99,18 @@ shed_client_call(struct shed_client *client, const struct shed_args *commands,
 /* As shed_links_doubt, for the command of that key. use NULL: it went over the
  * session as an untracked one, on whose thread this is called. Else any thread.
  */
-void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
+void shed_client_doubt(struct shed_client *client, struct shed_bytes key,
                        const struct shed_link_use *use);
 
 /* What the clock of the server that has a key will be at least when ours is
  * at_ms; 0: unknown. Any thread. */
 uint64_t shed_client_server_lowest_ms(struct shed_client *client,
-                                      const char *key, size_t size,
-                                      uint64_t at_ms);
+                                      struct shed_bytes key, uint64_t at_ms);
 
 /* The clock of the server that has a key, ms since 1970; 0: unknown. Any
  * thread. */
-uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
-                               size_t size);
+uint64_t shed_client_server_ms(struct shed_client *client,
+                               struct shed_bytes key);
 
 /* How often a server was found to be another run, or to have been replaced: it
  * may lack what the former one has carried out. Any thread. */

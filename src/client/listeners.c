@@ -44,18 +44,18 @@ static struct shed_listener *of_key(struct shed_map_node *node)
     return shed_container_of(node, struct shed_listener, in_map);
 }
 
-static bool begins_with(const struct shed_listener *l, const char *key,
-                        size_t size)
+static bool begins_with(struct shed_bytes key, struct shed_bytes prefix)
 {
-    return size >= l->key_size && memcmp(l->key, key, l->key_size) == 0;
+    return key.size >= prefix.size &&
+           memcmp(key.data, prefix.data, prefix.size) == 0;
 }
 
 static bool has_prefix(const struct shed_listeners *ls,
                        const struct shed_listener *wanted)
 {
     for (struct shed_node *n = ls->prefixes.first; n != NULL; n = n->after)
-        if (of_prefix(n)->key_size == wanted->key_size &&
-            begins_with(of_prefix(n), wanted->key, wanted->key_size))
+        if (of_prefix(n)->key.size == wanted->key.size &&
+            begins_with(wanted->key, of_prefix(n)->key))
             return true;
     return false;
 }
@@ -65,7 +65,7 @@ bool shed_listeners_add(struct shed_listeners *ls, struct shed_listener *l)
     if (l->is_prefix && has_prefix(ls, l))
         return false;
     l->is_added = true;
-    l->in_map.key = shed_map_key(l->key, l->key_size);
+    l->in_map.key = shed_map_key(l->key);
     if (l->is_prefix)
         shed_list_append(&ls->prefixes, &l->in_list);
     else
@@ -83,21 +83,20 @@ void shed_listeners_remove(struct shed_listeners *ls, struct shed_listener *l)
 }
 
 /* A listener may remove itself during its call, here and below. */
-void shed_listeners_change(struct shed_listeners *ls, const char *key,
-                           size_t size)
+void shed_listeners_change(struct shed_listeners *ls, struct shed_bytes key)
 {
-    struct shed_map_node *n = shed_map_find(&ls->keys, shed_map_key(key, size));
+    struct shed_map_node *n = shed_map_find(&ls->keys, shed_map_key(key));
     struct shed_listener *l = of_prefix(ls->prefixes.first);
 
     for (struct shed_listener *next; l != NULL; l = next) {
         next = of_prefix(l->in_list.after);
-        if (begins_with(l, key, size))
-            l->on_change(l, key, size);
+        if (begins_with(key, l->key))
+            l->on_change(l, key);
     }
     for (struct shed_map_node *next; n != NULL; n = next) {
         next = shed_map_find_next(n);
         if (of_key(n)->on_change != NULL)
-            of_key(n)->on_change(of_key(n), key, size);
+            of_key(n)->on_change(of_key(n), key);
         else
             of_key(n)->on_epoch(of_key(n));
     }

@@ -19,12 +19,10 @@ struct shed_listeners;
 
 /* Part of its owner, which must not be freed before the listener is removed. */
 struct shed_listener {
-    const char *key;
-    size_t key_size;
+    struct shed_bytes key;
     bool is_prefix; /* it hears of every key that begins with key */
     /* NULL, of a single key: on_epoch is called instead */
-    void (*on_change)(struct shed_listener *listener, const char *key,
-                      size_t size);
+    void (*on_change)(struct shed_listener *listener, struct shed_bytes key);
     /* pushes have begun or ended, or some were lost: look at everything */
     void (*on_epoch)(struct shed_listener *listener);
     /* used by the registry */
@@ -50,8 +48,8 @@ void shed_listeners_remove(struct shed_listeners *listeners,
                            struct shed_listener *listener);
 
 /* Tell the listeners of this key. */
-void shed_listeners_change(struct shed_listeners *listeners, const char *key,
-                           size_t size);
+void shed_listeners_change(struct shed_listeners *listeners,
+                           struct shed_bytes key);
 
 /* Tell all listeners of an epoch. */
 void shed_listeners_epoch(struct shed_listeners *listeners);

@@ -52,7 +52,7 @@ static size_t name_sides(char key[KEY_MAX_BYTES], struct shed_bytes name)
     struct shed_hash_tag tag;
     size_t size;
 
-    shed_hash_tag_set(&tag, name.data, name.size);
+    shed_hash_tag_set(&tag, name);
     size = add(key, 0, before, sizeof(before) - 1);
     size = add(key, size, tag.at, tag.size);
     size = add(key, size, "}", 1);
@@ -143,7 +143,7 @@ enum shed_code shed_probe(struct shed_client *client, enum shed_use use,
     shed_args_add(&args, key, size);
     shed_client_wait(client, deadline_ms);
     /* by hand, because the script has its key among its arguments */
-    server = shed_client_hold(client, key, size);
+    server = shed_client_hold(client, shed_bytes(key, size));
     code = shed_links_call(server->links, &args, 1, &reply, NULL, NULL,
                            deadline_ms, err);
     shed_client_give_back(client, server);

@@ -81,7 +81,7 @@ static void on_change(void *arg, const char *key, size_t size)
     const struct shed_server *server = arg;
     struct shed_client *client = server->owner;
 
-    shed_listeners_change(client->listeners, key, size);
+    shed_listeners_change(client->listeners, shed_bytes(key, size));
 }
 
 /* Its other reasons are known where they come from: here it may be that a
@@ -196,15 +196,14 @@ static struct shed_server *take(struct shed_servers *c, size_t i)
     return server;
 }
 
-static size_t owner_of(const struct shed_servers *c, const char *key,
-                       size_t size)
+static size_t owner_of(const struct shed_servers *c, struct shed_bytes key)
 {
-    return atomic_load_explicit(&c->map.owner[shed_hash_slot(key, size)],
+    return atomic_load_explicit(&c->map.owner[shed_hash_slot(key)],
                                 memory_order_relaxed);
 }
 
 struct shed_server *shed_client_hold(struct shed_client *client,
-                                     const char *key, size_t size)
+                                     struct shed_bytes key)
 {
     struct shed_servers *c = client->servers;
     struct shed_server *server;
@@ -212,7 +211,7 @@ struct shed_server *shed_client_hold(struct shed_client *client,
     if (!c->is_cluster)
         return atomic_load_explicit(&c->server[0], memory_order_relaxed);
     do
-        server = take(c, owner_of(c, key, size));
+        server = take(c, owner_of(c, key));
     while (server == NULL); /* the slot has moved just now */
     return server;
 }

@@ -72,11 +72,11 @@ uint64_t shed_entry_get_u64(const void *at)
 }
 
 /* head is the beginning of the header, tail its last 8 bytes. */
-static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
+static uint64_t checksum(struct shed_bytes key, const unsigned char *head,
                          const unsigned char *tail,
                          const struct shed_entry *entry)
 {
-    uint64_t seed = shed_hash(key.at, key.size, 0);
+    uint64_t seed = shed_hash(key.data, key.size, 0);
     unsigned char covered[CHECKSUM_AT + SHED_ENTRY_TAIL_BYTES];
 
     memcpy(covered, head, CHECKSUM_AT);
@@ -221,7 +221,7 @@ enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
     return SHED_ENTRY_OK;
 }
 
-enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
+enum shed_entry_state shed_entry_decode(struct shed_bytes key,
                                         const void *bytes, size_t size,
                                         struct shed_entry *out)
 {
@@ -305,8 +305,7 @@ void shed_entry_encode_lease(const unsigned char *version,
     shed_entry_put_u32(out + EPOCH_AT, epoch);
 }
 
-void shed_entry_encode(struct shed_entry_key key,
-                       const struct shed_entry *entry,
+void shed_entry_encode(struct shed_bytes key, const struct shed_entry *entry,
                        const unsigned char *nonce, struct shed_entry_parts *out)
 {
     unsigned char *h = out->head;
@@ -323,22 +322,23 @@ void shed_entry_encode(struct shed_entry_key key,
     shed_entry_put_u64(h + CHECKSUM_AT, checksum(key, h, out->tail, entry));
 }
 
-size_t shed_entry_refresh_key(const char *key, size_t size, char *out)
+struct shed_bytes shed_entry_refresh_key(struct shed_bytes key, char *out)
 {
-    memcpy(out, key, size);
-    memcpy(out + size, SHED_ENTRY_REFRESH_SUFFIX,
+    memcpy(out, key.data, key.size);
+    memcpy(out + key.size, SHED_ENTRY_REFRESH_SUFFIX,
            SHED_ENTRY_REFRESH_SUFFIX_BYTES);
-    return size + SHED_ENTRY_REFRESH_SUFFIX_BYTES;
+    return shed_bytes(out, key.size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
 }
 
 /* The key of an entry ends with a brace, so it never ends like that of a
  * refresh. */
-size_t shed_entry_key_size(const char *key, size_t size)
+struct shed_bytes shed_entry_key_of(struct shed_bytes key)
 {
     const size_t suffix = SHED_ENTRY_REFRESH_SUFFIX_BYTES;
+    const char *end = (const char *)key.data + key.size;
 
-    if (size > suffix &&
-        memcmp(key + size - suffix, SHED_ENTRY_REFRESH_SUFFIX, suffix) == 0)
-        return size - suffix;
-    return size;
+    if (key.size > suffix &&
+        memcmp(end - suffix, SHED_ENTRY_REFRESH_SUFFIX, suffix) == 0)
+        key.size -= suffix;
+    return key;
 }

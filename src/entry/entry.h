@@ -39,6 +39,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <snowshed/snowshed.h>
+
 #define SHED_ENTRY_HEADER_BYTES 64
 #define SHED_ENTRY_VERSION_BYTES 16
 #define SHED_ENTRY_PROCESS_AT 24 /* in a lease: its holder */
@@ -86,24 +88,17 @@ struct shed_entry {
 #define SHED_ENTRY_REFRESH_SUFFIX ":refresh"
 #define SHED_ENTRY_REFRESH_SUFFIX_BYTES (sizeof(SHED_ENTRY_REFRESH_SUFFIX) - 1)
 
-/* The key of an entry in Redis, NAME:{KEY}; borrowed. */
-struct shed_entry_key {
-    const char *at;
-    size_t size;
-};
-
 /* Write the key of an entry's refresh lease, which begins with that of the
- * entry: size and SHED_ENTRY_REFRESH_SUFFIX_BYTES bytes, not terminated.
- * Returns: their number. */
-size_t shed_entry_refresh_key(const char *key, size_t size, char *out);
+ * entry: SHED_ENTRY_REFRESH_SUFFIX_BYTES more, not terminated. Returns: it, in
+ * out. */
+struct shed_bytes shed_entry_refresh_key(struct shed_bytes key, char *out);
 
-/* The size of the key of an entry, of which key is that or the one of its
- * refresh. */
-size_t shed_entry_key_size(const char *key, size_t size);
+/* The key of an entry, of which key is that or the one of its refresh. */
+struct shed_bytes shed_entry_key_of(struct shed_bytes key);
 
-/* Read bytes as the entry of key. *out is set if the result is SHED_ENTRY_OK;
- * for a lease, only type, flags and times. */
-enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
+/* Read bytes as the entry of key, as it is in Redis. *out is set if the result
+ * is SHED_ENTRY_OK; for a lease, only type, flags and times. */
+enum shed_entry_state shed_entry_decode(struct shed_bytes key,
                                         const void *bytes, size_t size,
                                         struct shed_entry *out);
 
@@ -213,8 +208,7 @@ struct shed_entry_parts {
 /* Make the parts of the header, from everything but the times of the entry of
  * key. nonce is SHED_ENTRY_VERSION_BYTES random bytes. The payload must be
  * shorter than 4 GiB. */
-void shed_entry_encode(struct shed_entry_key key,
-                       const struct shed_entry *entry,
+void shed_entry_encode(struct shed_bytes key, const struct shed_entry *entry,
                        const unsigned char *nonce,
                        struct shed_entry_parts *out);
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/value.h"
 
-struct shed_value *shed_entry_value(struct shed_entry_key key,
+struct shed_value *shed_entry_value(struct shed_bytes key,
                                     struct shed_reply *reply, uint64_t now_ms,
                                     struct shed_freshness_times *times,
                                     enum shed_entry_state *state)

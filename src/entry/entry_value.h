@@ -13,7 +13,7 @@
  * that is not known. The reply is taken over on success. *times says when the
  * entry was written and how long it is fresh. Any thread. Returns: NULL if it
  * does not decode to a row or its absence: *state says why. */
-struct shed_value *shed_entry_value(struct shed_entry_key key,
+struct shed_value *shed_entry_value(struct shed_bytes key,
                                     struct shed_reply *reply, uint64_t now_ms,
                                     struct shed_freshness_times *times,
                                     enum shed_entry_state *state);

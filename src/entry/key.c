@@ -59,16 +59,15 @@ void shed_key_name(const char *cache_name, struct shed_bytes key,
     memcpy(at, key.data, key.size);
     at[key.size] = '}';
     out->key = (struct shed_key){
-        .redis = out->bytes,
-        .redis_size = (unsigned)(at - out->bytes + (ptrdiff_t)key.size + 1),
+        .redis = {out->bytes, (size_t)(at - out->bytes) + key.size + 1},
         .at = (unsigned)(at - out->bytes),
         .size = (unsigned)key.size};
 }
 
-struct shed_bytes shed_key_of_name(const char *redis, size_t size)
+struct shed_bytes shed_key_of_name(struct shed_bytes redis)
 {
-    const char *at = memchr(redis, '{', size);
-    const char *end = redis + size - 1;
+    const char *at = memchr(redis.data, '{', redis.size);
+    const char *end = (const char *)redis.data + redis.size - 1;
 
     if (at == NULL || at == end)
         return (struct shed_bytes){NULL, 0};
@@ -76,9 +75,4 @@ struct shed_bytes shed_key_of_name(const char *redis, size_t size)
     if (*at == '\\' && at + 1 < end)
         at++;
     return (struct shed_bytes){at, (size_t)(end - at)};
-}
-
-struct shed_entry_key shed_key_of_entry(const struct shed_key *key)
-{
-    return (struct shed_entry_key){key->redis, key->redis_size};
 }

@@ -11,8 +11,7 @@
 
 /* A key as Redis has it, NAME:{KEY}, and where KEY begins in it. */
 struct shed_key {
-    const char *redis;
-    unsigned redis_size;
+    struct shed_bytes redis;
     unsigned at;
     unsigned size;
 };
@@ -37,13 +36,10 @@ void shed_key_name(const char *cache_name, struct shed_bytes key,
 /* The KEY in it. */
 static inline struct shed_bytes shed_key_bytes(const struct shed_key *key)
 {
-    return (struct shed_bytes){key->redis + key->at, key->size};
+    return shed_bytes((const char *)key->redis.data + key->at, key->size);
 }
 
 /* The same of a name alone, NAME:{KEY}; none of what is no such name. */
-struct shed_bytes shed_key_of_name(const char *redis, size_t size);
-
-/* The whole name of the key, for entry.h. */
-struct shed_entry_key shed_key_of_entry(const struct shed_key *key);
+struct shed_bytes shed_key_of_name(struct shed_bytes redis);
 
 #endif

@@ -124,10 +124,10 @@ static size_t take_some(struct shed_list *waiting,
         count++;
         bytes += t->job.loaded.value->size;
         t = task_of(waiting->first);
-    } while (t != NULL && count < ROWS_MAX &&
-             bytes + t->job.loaded.value->size <= BYTES_MAX &&
-             shed_client_is_one_slot(t->flights->cache->client, first->key.at,
-                                     first->key.size, t->key.at, t->key.size));
+    } while (
+        t != NULL && count < ROWS_MAX &&
+        bytes + t->job.loaded.value->size <= BYTES_MAX &&
+        shed_client_is_one_slot(t->flights->cache->client, first->key, t->key));
     return count;
 }
 
@@ -146,8 +146,8 @@ static void send_some(struct shed_list *waiting)
     for (struct shed_node *n = first->published.first; n != NULL;
          n = n->after, row++) {
         struct shed_flight_task *t = task_of(n);
-        shed_args_add(&args, t->key.at, t->key.size);
-        shed_args_add(&args, t->refresh_key.at, t->refresh_key.size);
+        shed_args_add(&args, t->key.data, t->key.size);
+        shed_args_add(&args, t->refresh_key.data, t->refresh_key.size);
         add_row(row, t);
         row->args.more = n->after != NULL ? &row[1].args : NULL;
     }

@@ -80,7 +80,7 @@ static void put_call(struct shed_flight_task *t, const struct shed_args *args)
 }
 
 /* Where our lease is. */
-static struct shed_entry_key lease_key(const struct shed_flight_task *t)
+static struct shed_bytes lease_key(const struct shed_flight_task *t)
 {
     return t->is_refresh ? t->refresh_key : t->key;
 }
@@ -91,12 +91,12 @@ static void begin_lease(struct shed_args *args, enum shed_script script,
                         const struct shed_flight_task *t)
 {
     bool has_value = script == SHED_SCRIPT_RENEW && t->is_refresh;
-    struct shed_entry_key key = lease_key(t);
+    struct shed_bytes key = lease_key(t);
 
     shed_script_begin(args, script, has_value ? "2" : "1");
-    shed_args_add(args, key.at, key.size);
+    shed_args_add(args, key.data, key.size);
     if (has_value)
-        shed_args_add(args, t->key.at, t->key.size);
+        shed_args_add(args, t->key.data, t->key.size);
 }
 
 static void send_acquire(struct shed_flight_task *t)
@@ -108,8 +108,8 @@ static void send_acquire(struct shed_flight_task *t)
 
     shed_random_unique(version, sizeof(version));
     shed_script_begin(&args, SHED_SCRIPT_ACQUIRE, "2");
-    shed_args_add(&args, t->key.at, t->key.size);
-    shed_args_add(&args, t->refresh_key.at, t->refresh_key.size);
+    shed_args_add(&args, t->key.data, t->key.size);
+    shed_args_add(&args, t->refresh_key.data, t->refresh_key.size);
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, t);
@@ -137,7 +137,7 @@ static bool look(struct shed_flight_task *t)
         return false;
     shed_args_begin(&args, "GET");
     args.is_guarded = args.is_followed = true;
-    shed_args_add(&args, t->key.at, t->key.size);
+    shed_args_add(&args, t->key.data, t->key.size);
     shed_client_send(t->flights->cache->client, &t->call, &args, on_first, t);
     return true;
 }
@@ -150,8 +150,8 @@ static bool claim(struct shed_flight_task *t)
 {
     const struct shed_flights *flights = t->flights;
     struct shed_client *client = flights->cache->client;
-    uint64_t now_ms = shed_client_server_lowest_ms(client, t->key.at,
-                                                   t->key.size, shed_now_ms());
+    uint64_t now_ms =
+        shed_client_server_lowest_ms(client, t->key, shed_now_ms());
     unsigned char lease[SHED_ENTRY_HEADER_BYTES];
     struct shed_args args;
 
@@ -164,7 +164,7 @@ static bool claim(struct shed_flight_task *t)
                             now_ms, flights->cache->options.lease_ms, lease);
     shed_args_begin(&args, "SET");
     args.is_guarded = args.is_followed = true;
-    shed_args_add(&args, t->key.at, t->key.size);
+    shed_args_add(&args, t->key.data, t->key.size);
     shed_args_add(&args, lease, sizeof(lease));
     shed_args_add_text(&args, "NX");
     shed_args_add_text(&args, "PX");
@@ -233,8 +233,7 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
         shed_flight_task_drive(t, shed_flight_reply_trouble(t, result));
         return;
     }
-    shed_delivery_settle(t->flights->cache->delivery, t->key.at, t->key.size,
-                         t->delivered);
+    shed_delivery_settle(t->flights->cache->delivery, t->key, t->delivered);
     send_acquire(t);
 }
 
@@ -245,11 +244,9 @@ static bool send_missed(struct shed_flight_task *t)
 {
     struct shed_args args;
 
-    if (!shed_delivery_find(t->flights->cache->delivery, t->key.at, t->key.size,
-                            &t->delivered))
+    if (!shed_delivery_find(t->flights->cache->delivery, t->key, &t->delivered))
         return false;
-    shed_delivery_begin(&args, t->delivered.wish, t->refresh_key.at,
-                        t->key.size, "0");
+    shed_delivery_begin(&args, t->delivered.wish, t->key, "0");
     args.is_guarded = true;
     shed_client_send(t->flights->cache->client, &t->call, &args, on_delivered,
                      t);

@@ -75,8 +75,7 @@ static void keep_entry(struct shed_flight_task *t, struct shed_value *entry,
 
 static uint64_t server_ms(const struct shed_flight_task *t)
 {
-    return shed_client_server_ms(t->flights->cache->client, t->key.at,
-                                 t->key.size);
+    return shed_client_server_ms(t->flights->cache->client, t->key);
 }
 
 /* Keep the entry that is the second element of a reply. Returns: false if it

@@ -182,8 +182,7 @@ void shed_flight_task_drive(struct shed_flight_task *t,
         /* callers wait for another flight: if that is a refresh of this
            process, its load is no longer in the background */
         if (event.type == SHED_EV_WAIT && t->flight.newest > 0)
-            shed_table_each_of(t->flights, t->key.at, t->key.size,
-                               shed_flight_load_hasten);
+            shed_table_each_of(t->flights, t->key, shed_flight_load_hasten);
         if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
             !t->is_background)
             shed_count(&t->flights->cache->counters.waits, 1);
@@ -250,8 +249,7 @@ static void start(struct shed_post *post)
         shed_container_of(post, struct shed_flight_task, post);
     /* until then a lease could not name our channel, and would not be taken
        over if we died */
-    if (shed_client_settles(t->flights->cache->client, t->key.at, t->key.size,
-                            post))
+    if (shed_client_settles(t->flights->cache->client, t->key, post))
         step(t, SHED_EV_START);
 }
 
@@ -261,7 +259,7 @@ struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
                                                  enum shed_flight_role role)
 {
     struct shed_client *client = flights->cache->client;
-    struct shed_flight_task *t = calloc(1, sizeof(*t) + key->redis_size +
+    struct shed_flight_task *t = calloc(1, sizeof(*t) + key->redis.size +
                                                SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     char *name;
 
@@ -273,12 +271,10 @@ struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
         return NULL;
     }
     name = (char *)(t + 1);
-    t->refresh_key.at = t->key.at = name;
-    t->refresh_key.size =
-        shed_entry_refresh_key(key->redis, key->redis_size, name);
-    t->key.size = key->redis_size;
+    t->refresh_key = shed_entry_refresh_key(key->redis, name);
+    t->key = shed_bytes(name, key->redis.size);
     t->user_key = shed_bytes(name + key->at, key->size);
-    t->in_table.key = shed_map_key(name, key->redis_size);
+    t->in_table.key = shed_map_key(t->key);
     t->role = role;
     t->is_background = role == SHED_FLIGHT_BACKGROUND;
     atomic_init(&t->load_began_ms, UINT64_MAX);

@@ -82,10 +82,9 @@ struct shed_flight_task {
     struct shed_map_node in_table; /* its key is behind this struct */
     struct shed_flights *flights;
     struct shed_post post; /* of its start, and of the end of its load */
-    struct shed_entry_key key,
-        refresh_key;            /* the latter of a refresh's lease */
-    struct shed_bytes user_key; /* as its callers know it; in key */
-    unsigned char number[4];    /* of the flight, as the scripts want it */
+    struct shed_bytes key, refresh_key; /* the latter of a refresh's lease */
+    struct shed_bytes user_key;         /* as its callers know it; in key */
+    unsigned char number[4]; /* of the flight, as the scripts want it */
     unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* a value that is to be
                                                      replaced though it may be
                                                      fresh; zero: none */
@@ -158,8 +157,7 @@ struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
 static inline struct shed_session *
 shed_flight_task_session(const struct shed_flight_task *task)
 {
-    return shed_client_session(task->flights->cache->client, task->key.at,
-                               task->key.size);
+    return shed_client_session(task->flights->cache->client, task->key);
 }
 
 /* The key may have changed in Redis. */
@@ -205,8 +203,7 @@ bool shed_table_remove(struct shed_flight_task *task);
  * remove the flight that is passed to it. */
 void shed_table_each(struct shed_flights *flights,
                      void (*visit)(struct shed_flight_task *task));
-void shed_table_each_of(struct shed_flights *flights, const char *key,
-                        size_t size,
+void shed_table_each_of(struct shed_flights *flights, struct shed_bytes key,
                         void (*visit)(struct shed_flight_task *task));
 
 /* ---------------------------------------------------------- flight_load.c */

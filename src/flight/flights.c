@@ -34,14 +34,12 @@ static struct shed_flights *flights_of(struct shed_listener *listener)
     return shed_container_of(listener, struct shed_flights, listener);
 }
 
-static void on_change(struct shed_listener *listener, const char *key,
-                      size_t key_size)
+static void on_change(struct shed_listener *listener, struct shed_bytes key)
 {
     struct shed_flights *fs = flights_of(listener);
 
-    shed_near_change(fs->cache->near, key, key_size);
-    shed_table_each_of(fs, key, shed_entry_key_size(key, key_size),
-                       shed_flight_task_push);
+    shed_near_change(fs->cache->near, key);
+    shed_table_each_of(fs, shed_entry_key_of(key), shed_flight_task_push);
 }
 
 static void on_epoch(struct shed_listener *listener)
@@ -142,8 +140,7 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     shed_write_digits(fs->record_ms,
                       load_timeout_ms + o->lease_ms + RECORD_MARGIN_MS);
     (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s:", cache->name);
-    fs->listener = (struct shed_listener){.key = fs->prefix,
-                                          .key_size = strlen(fs->prefix),
+    fs->listener = (struct shed_listener){.key = shed_str(fs->prefix),
                                           .is_prefix = true,
                                           .on_change = on_change,
                                           .on_epoch = on_epoch};

@@ -92,7 +92,7 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
                   struct shed_seen seen, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err)
 {
-    struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
+    struct shed_map_key wanted = shed_map_key(key->redis);
     struct shed_flight_task *t;
 
     if (is_counted(caller) && !admit(fs->callers)) {
@@ -206,7 +206,7 @@ bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
 
     if (atomic_load(&fs->count) == 0)
         return false;
-    wanted = shed_map_key(key->redis, key->redis_size);
+    wanted = shed_map_key(key->redis);
     shed_mutex_lock(&fs->mu);
     t = find_locked(fs, wanted, SHED_FLIGHT_JOINABLE);
     has = t != NULL && !t->is_forced;
@@ -218,7 +218,7 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
                           const unsigned char *identity)
 {
     const struct shed_seen seen = {.aged = identity};
-    struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
+    struct shed_map_key wanted = shed_map_key(key->redis);
     struct shed_flight_task *t = NULL;
 
     shed_mutex_lock(&fs->mu);
@@ -239,7 +239,7 @@ void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
 
     if (atomic_load(&fs->count) == 0)
         return;
-    wanted = shed_map_key(key->redis, key->redis_size);
+    wanted = shed_map_key(key->redis);
     shed_mutex_lock(&fs->mu);
     t = find_locked(fs, wanted, SHED_FLIGHT_JOINABLE);
     if (t != NULL)
@@ -305,10 +305,10 @@ void shed_table_each(struct shed_flights *fs,
     visit_all(fs, NULL, visit);
 }
 
-void shed_table_each_of(struct shed_flights *fs, const char *key, size_t size,
+void shed_table_each_of(struct shed_flights *fs, struct shed_bytes key,
                         void (*visit)(struct shed_flight_task *t))
 {
-    const struct shed_map_key wanted = shed_map_key(key, size);
+    const struct shed_map_key wanted = shed_map_key(key);
 
     visit_all(fs, &wanted, visit);
 }

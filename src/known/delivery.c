@@ -119,6 +119,11 @@ static struct letter *letter_of(struct shed_node *node)
     return shed_container_of(node, struct letter, in_order);
 }
 
+static struct shed_bytes key_of(const struct letter *letter)
+{
+    return shed_bytes(letter->name, letter->in_map.key.size);
+}
+
 /* A tag is nothing else, so that never changes. */
 static bool is_tag(const struct letter *letter)
 {
@@ -127,15 +132,14 @@ static bool is_tag(const struct letter *letter)
 
 /* Returns: NULL if the key is not in the set. */
 static struct letter *find_locked(const struct shed_delivery *ob,
-                                  const char *key, size_t size)
+                                  struct shed_bytes key)
 {
-    struct shed_map_node *node =
-        shed_map_find(&ob->map, shed_map_key(key, size));
+    struct shed_map_node *node = shed_map_find(&ob->map, shed_map_key(key));
 
     return node != NULL ? shed_container_of(node, struct letter, in_map) : NULL;
 }
 
-bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
+bool shed_delivery_find(struct shed_delivery *ob, struct shed_bytes key,
                         struct shed_delivery_write *out)
 {
     const struct letter *letter;
@@ -144,7 +148,7 @@ bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
     if (shed_delivery_count(ob) == 0)
         return false;
     shed_mutex_lock(&ob->mu);
-    letter = find_locked(ob, key, size);
+    letter = find_locked(ob, key);
     if (letter != NULL && out != NULL)
         *out = (struct shed_delivery_write){letter->wish, ob->last,
                                             changes_of(ob)};
@@ -238,8 +242,7 @@ static void remember_locked(struct shed_delivery *ob, struct letter *letter)
 static struct letter *insert_locked(struct shed_delivery *ob,
                                     struct letter *letter, const char **refusal)
 {
-    struct letter *present =
-        find_locked(ob, letter->name, letter->in_map.key.size);
+    struct letter *present = find_locked(ob, key_of(letter));
 
     if (present != NULL) {
         present->number = ++ob->last;
@@ -350,7 +353,6 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
 static void send_letter(struct shed_delivery *ob, struct letter *letter,
                         enum shed_wish wish)
 {
-    size_t size = letter->in_map.key.size;
     char mark[SHED_DIGITS];
     struct shed_args args;
 
@@ -358,7 +360,7 @@ static void send_letter(struct shed_delivery *ob, struct letter *letter,
         shed_tag_log_mark(ob->cache->tag_log, mark);
         shed_tag_log_write(ob->cache->tag_log, letter->user_key, mark, &args);
     } else {
-        shed_delivery_begin(&args, wish, letter->name, size, "0");
+        shed_delivery_begin(&args, wish, key_of(letter), "0");
     }
     args.is_guarded = !ob->is_closing; /* the last try is made in any case */
     if (ob->is_closing)
@@ -453,27 +455,27 @@ static void on_wake(struct shed_post *post)
 /* ----------------------------------------------------------------- writes */
 
 void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
-                         const char *name, size_t size, const char *in_ms)
+                         struct shed_bytes key, const char *in_ms)
 {
     bool is_expiry = wish == SHED_WISH_EXPIRE;
 
     shed_script_begin(
         args, is_expiry ? SHED_SCRIPT_EXPIRE : SHED_SCRIPT_INVALIDATE, "2");
-    shed_args_add(args, name, size);
-    shed_args_add(args, name, size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    shed_args_add(args, key.data, key.size);
+    shed_args_add(args, key.data, key.size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     if (is_expiry)
         shed_args_add_text(args, in_ms);
 }
 
-void shed_delivery_settle(struct shed_delivery *ob, const char *key,
-                          size_t size, struct shed_delivery_write write)
+void shed_delivery_settle(struct shed_delivery *ob, struct shed_bytes key,
+                          struct shed_delivery_write write)
 {
     struct letter *letter;
 
     if (shed_delivery_count(ob) == 0)
         return;
     shed_mutex_lock(&ob->mu);
-    letter = find_locked(ob, key, size);
+    letter = find_locked(ob, key);
     if (letter != NULL && letter->number <= write.number &&
         letter->wish <= write.wish) {
         settle_locked(ob, letter);
@@ -488,13 +490,14 @@ static struct letter *create_letter(struct shed_delivery *ob,
                                     const struct shed_key *key,
                                     enum shed_wish wish)
 {
-    struct letter *letter = calloc(1, sizeof(*letter) + key->redis_size +
+    struct letter *letter = calloc(1, sizeof(*letter) + key->redis.size +
                                           SHED_ENTRY_REFRESH_SUFFIX_BYTES);
 
     if (letter == NULL)
         return NULL;
-    (void)shed_entry_refresh_key(key->redis, key->redis_size, letter->name);
-    letter->in_map.key = shed_map_key(letter->name, key->redis_size);
+    (void)shed_entry_refresh_key(key->redis, letter->name);
+    letter->in_map.key =
+        shed_map_key(shed_bytes(letter->name, key->redis.size));
     letter->delivery = ob;
     letter->wish = wish;
     letter->since_us = shed_now_us();
@@ -566,7 +569,7 @@ bool shed_delivery_follow_up(struct shed_delivery *ob,
         return false;
     if (why->code != SHED_OK)
         return add(ob, key, write.wish, why);
-    shed_delivery_settle(ob, key->redis, key->redis_size, write);
+    shed_delivery_settle(ob, key->redis, write);
     if (write.wish != SHED_WISH_TAG)
         remember(ob, key, write);
     return true;
@@ -591,8 +594,9 @@ struct shed_delivery *shed_delivery_create(struct shed_cache *cache)
     ob->cache = cache;
     ob->memory_us = cache->options.failover_memory_ms * US_PER_MS;
     ob->wake.run = on_wake;
-    ob->listener = (struct shed_listener){.key = "", /* no key has this name */
-                                          .on_epoch = on_epoch};
+    ob->listener =
+        (struct shed_listener){.key = shed_str(""), /* no key has this name */
+                               .on_epoch = on_epoch};
     ob->limit = (size_t)cache->options.undelivered_limit;
     shed_map_init(&ob->map, ob->chains, CHAINS);
     shed_latch_init(&ob->end, 1);

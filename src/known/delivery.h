@@ -48,14 +48,14 @@ struct shed_delivery_write {
 
 /* Whether a key, named as Redis has it, is undelivered; cheap while none is.
  * *out, unless it is NULL: its write, to be delivered now. Any thread. */
-bool shed_delivery_find(struct shed_delivery *delivery, const char *key,
-                        size_t size, struct shed_delivery_write *out);
+bool shed_delivery_find(struct shed_delivery *delivery, struct shed_bytes key,
+                        struct shed_delivery_write *out);
 
-/* Begin the call that carries such a write of an entry out. name is that of its
- * refresh lease, which begins with the key, of size bytes; in_ms is when an
- * expiry has its effect, in digits. Both are borrowed. */
+/* Begin the call that carries such a write of an entry out. The suffix of its
+ * refresh lease's name is behind the key; in_ms is when an expiry has its
+ * effect, in digits. Both are borrowed. */
 void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
-                         const char *name, size_t size, const char *in_ms);
+                         struct shed_bytes key, const char *in_ms);
 
 /* To be called before a write is sent, to make up for all failures of the past
  * if it succeeds. Any thread. */
@@ -64,8 +64,8 @@ struct shed_delivery_write shed_delivery_mark(struct shed_delivery *delivery,
 
 /* A write has been carried out: what it makes up for is no longer undelivered.
  * Any thread. */
-void shed_delivery_settle(struct shed_delivery *delivery, const char *key,
-                          size_t size, struct shed_delivery_write write);
+void shed_delivery_settle(struct shed_delivery *delivery, struct shed_bytes key,
+                          struct shed_delivery_write write);
 
 /* Note how a write of a key has ended, as why says. One that was carried out is
  * settled, and done again if the server turns out to be another one, which may

@@ -109,11 +109,9 @@ struct shed_local {
 
 /* Rows are known by what the program calls them, so that a near hit needs no
  * name in Redis. */
-static struct shed_map_key map_key_of(struct shed_entry_key key)
+static struct shed_map_key map_key_of(struct shed_bytes key)
 {
-    struct shed_bytes bytes = shed_key_of_name(key.at, key.size);
-
-    return shed_map_key(bytes.data, bytes.size);
+    return shed_map_key(shed_key_of_name(key));
 }
 
 /* Keys of one number are in one shard. */
@@ -315,7 +313,7 @@ static bool is_older(const struct shed_local_row *loaded, const struct row *old,
 }
 
 struct shed_local_mark shed_local_mark(struct shed_local *local,
-                                       struct shed_entry_key key)
+                                       struct shed_bytes key)
 {
     struct shed_map_key marked;
 
@@ -327,7 +325,7 @@ struct shed_local_mark shed_local_mark(struct shed_local *local,
         atomic_load(&shard_of(local, marked)->changes), shed_awake_ms()};
 }
 
-void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
+void shed_local_keep(struct shed_local *local, struct shed_bytes key,
                      struct shed_local_mark mark,
                      const struct shed_local_row *row, uint64_t now_ms)
 {
@@ -352,7 +350,7 @@ void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
     unlock(local, shard);
 }
 
-void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
+void shed_local_keep_entry(struct shed_local *local, struct shed_bytes key,
                            struct shed_local_mark mark,
                            struct shed_value *value,
                            const struct shed_freshness_times *times,
@@ -370,7 +368,7 @@ void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
     shed_local_keep(local, key, mark, &row, shed_now_ms());
 }
 
-bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
+bool shed_local_find(struct shed_local *local, struct shed_bytes key,
                      uint64_t now_ms, struct shed_local_row *out)
 {
     struct shard *shard;
@@ -409,7 +407,7 @@ enum shed_freshness shed_local_judge(const struct shed_local_row *row,
                                 shed_random_jitter());
 }
 
-void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
+void shed_local_forget(struct shed_local *local, struct shed_bytes key,
                        const struct shed_value *value)
 {
     struct shard *shard;
@@ -420,7 +418,7 @@ void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
     unlock(local, shard);
 }
 
-void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
+void shed_local_drop(struct shed_local *local, struct shed_bytes key)
 {
     struct shed_map_key dropped;
     struct shard *shard;
@@ -483,7 +481,7 @@ static struct shed_value *handle_of(struct row *row, ptrdiff_t lane,
 bool shed_local_begin_near(struct shed_local *local, struct shed_bytes key,
                            uint64_t now_ms, struct shed_local_near *out)
 {
-    struct shed_map_key wanted = shed_map_key(key.data, key.size);
+    struct shed_map_key wanted = shed_map_key(key);
     struct shard *shard = shard_of(local, wanted);
     struct shed_local_lane *lane = &shard->lane[shed_cpu_copy(local->lanes)];
     struct row *row;
@@ -530,7 +528,7 @@ struct shed_local_hits shed_local_take_hits(struct shed_local *local)
     return all;
 }
 
-bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
+bool shed_local_asks(struct shed_local *local, struct shed_bytes key,
                      uint64_t now_ms)
 {
     struct shard *shard;
@@ -545,7 +543,7 @@ bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
     return asks;
 }
 
-void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
+void shed_local_confirm(struct shed_local *local, struct shed_bytes key,
                         struct shed_local_mark mark, const void *header)
 {
     struct shard *shard;
@@ -562,7 +560,7 @@ void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
     unlock(local, shard);
 }
 
-void shed_local_change(struct shed_local *local, struct shed_entry_key key)
+void shed_local_change(struct shed_local *local, struct shed_bytes key)
 {
     struct shard *shard;
     struct row *row = lock_row(local, map_key_of(key), &shard);

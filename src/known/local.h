@@ -47,7 +47,7 @@ struct shed_local_mark {
 };
 
 struct shed_local_mark shed_local_mark(struct shed_local *local,
-                                       struct shed_entry_key key);
+                                       struct shed_bytes key);
 
 struct shed_local_row {
     struct shed_value *value;
@@ -64,13 +64,13 @@ struct shed_local_row {
  * nothing is done but to note its use. A row that was loaded does not replace
  * one of a higher version; what Redis has replaces any, because versions that
  * begin again begin there. mark is the key's; now_ms is monotonic. */
-void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
+void shed_local_keep(struct shed_local *local, struct shed_bytes key,
                      struct shed_local_mark mark,
                      const struct shed_local_row *row, uint64_t now_ms);
 
 /* Keep a value that was read from Redis when its clock was server_ms; with an
  * unknown clock, 0, it is of unknown age and not kept. */
-void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
+void shed_local_keep_entry(struct shed_local *local, struct shed_bytes key,
                            struct shed_local_mark mark,
                            struct shed_value *value,
                            const struct shed_freshness_times *times,
@@ -78,7 +78,7 @@ void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
 
 /* Returns: true and *out, with a reference of the caller's; false if there is
  * no row, or it is past its ttl and its stale windows. */
-bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
+bool shed_local_find(struct shed_local *local, struct shed_bytes key,
                      uint64_t now_ms, struct shed_local_row *out);
 
 /* Judge a row by its age, as if Redis had it. */
@@ -87,11 +87,11 @@ enum shed_freshness shed_local_judge(const struct shed_local_row *row,
 
 /* Remove a row that was found, and can no longer be given out, unless another
  * is there by now. What is being read is not refused. */
-void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
+void shed_local_forget(struct shed_local *local, struct shed_bytes key,
                        const struct shed_value *value);
 
 /* Drop what is kept of a key; what was read before is refused from now on. */
-void shed_local_drop(struct shed_local *local, struct shed_entry_key key);
+void shed_local_drop(struct shed_local *local, struct shed_bytes key);
 
 /* The same for all keys. */
 void shed_local_drop_all(struct shed_local *local);
@@ -129,17 +129,17 @@ struct shed_local_hits shed_local_take_hits(struct shed_local *local);
 
 /* Returns: whether the row of a key, read from Redis, is to become near: then
  * shed_local_confirm must be called; true once until then. */
-bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
+bool shed_local_asks(struct shed_local *local, struct shed_bytes key,
                      uint64_t now_ms);
 
 /* A read of the key, of which changes are announced, has found an entry with
  * this header, or NULL. The row becomes near if it is the same, and nothing has
  * changed since the mark, which was taken before the read was sent. */
-void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
+void shed_local_confirm(struct shed_local *local, struct shed_bytes key,
                         struct shed_local_mark mark, const void *header);
 
 /* A push: the key has changed. The row is near no longer. */
-void shed_local_change(struct shed_local *local, struct shed_entry_key key);
+void shed_local_change(struct shed_local *local, struct shed_bytes key);
 
 /* Pushes have ended, or may have been lost: no row is near. */
 void shed_local_change_all(struct shed_local *local);

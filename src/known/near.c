@@ -47,9 +47,9 @@ struct shed_near {
     struct shed_latch end; /* then: waits for the last question */
 };
 
-static struct shed_entry_key key_of(const struct question *q)
+static struct shed_bytes key_of(const struct question *q)
 {
-    return (struct shed_entry_key){q->key, q->size};
+    return shed_bytes(q->key, q->size);
 }
 
 /* ----------------------------------------------------------- the questions */
@@ -87,7 +87,7 @@ static void send_question(struct shed_post *post)
     struct shed_args args = {0};
 
     if (near->is_closing ||
-        !shed_session_is_on(shed_client_session(client, q->key, q->size))) {
+        !shed_session_is_on(shed_client_session(client, key_of(q)))) {
         end(q, NULL);
         return;
     }
@@ -101,7 +101,7 @@ static void send_question(struct shed_post *post)
 }
 
 static struct question *create_question(struct shed_near *near,
-                                        struct shed_entry_key key)
+                                        struct shed_bytes key)
 {
     struct question *q = calloc(1, sizeof(*q) + key.size);
 
@@ -110,27 +110,26 @@ static struct question *create_question(struct shed_near *near,
     q->post.run = send_question;
     q->near = near;
     q->size = key.size;
-    memcpy(q->key, key.at, key.size);
+    memcpy(q->key, key.data, key.size);
     return q;
 }
 
 void shed_near_ask(struct shed_near *near, const struct shed_key *key,
                    struct shed_local_mark mark, const void *header)
 {
-    struct shed_entry_key entry = shed_key_of_entry(key);
     struct question *q = NULL;
 
-    if (!shed_local_asks(near->local, entry, shed_awake_by_ms()))
+    if (!shed_local_asks(near->local, key->redis, shed_awake_by_ms()))
         return;
-    if (shed_client_hears_all(near->cache->client, entry.at, entry.size)) {
-        shed_local_confirm(near->local, entry, mark, header);
+    if (shed_client_hears_all(near->cache->client, key->redis)) {
+        shed_local_confirm(near->local, key->redis, mark, header);
         return;
     }
     if (atomic_load_explicit(&near->count, memory_order_relaxed) <
         QUESTIONS_MAX)
-        q = create_question(near, entry);
+        q = create_question(near, key->redis);
     if (q == NULL) {
-        shed_local_confirm(near->local, entry, mark, NULL);
+        shed_local_confirm(near->local, key->redis, mark, NULL);
         return;
     }
     atomic_fetch_add(&near->count, 1);
@@ -179,10 +178,11 @@ void shed_near_count(struct shed_near *near)
 
 /* ------------------------------------------------------------------ pushes */
 
-void shed_near_change(struct shed_near *near, const char *key, size_t size)
+void shed_near_change(struct shed_near *near, struct shed_bytes key)
 {
-    if (near != NULL && key[size - 1] == '}') /* no lease of a refresh */
-        shed_local_change(near->local, (struct shed_entry_key){key, size});
+    if (near != NULL && /* no lease of a refresh */
+        ((const char *)key.data)[key.size - 1] == '}')
+        shed_local_change(near->local, key);
 }
 
 void shed_near_epoch(struct shed_near *near)

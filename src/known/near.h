@@ -49,7 +49,7 @@ void shed_near_count(struct shed_near *near);
 /* Redis has announced a change of this key of the cache, NAME:{..., or
  * announcements have begun, ended or been lost. Reactor thread; near may be
  * NULL. */
-void shed_near_change(struct shed_near *near, const char *key, size_t size);
+void shed_near_change(struct shed_near *near, struct shed_bytes key);
 void shed_near_epoch(struct shed_near *near);
 
 #endif

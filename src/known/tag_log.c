@@ -68,6 +68,11 @@ struct shed_tag_log {
     struct shed_latch end; /* then: waits for call */
 };
 
+static struct shed_bytes key_of(const struct shed_tag_log *log)
+{
+    return shed_bytes(log->key, log->key_size);
+}
+
 /* ------------------------------------------------------------ what is known */
 
 uint64_t shed_tag_log_news(const struct shed_tag_log *log)
@@ -143,8 +148,7 @@ void shed_tag_log_release(struct shed_tag_log *log, struct shed_bytes tag)
  * the clock or the log was wrong: the script would refuse its position. */
 static bool is_far_ahead(const struct shed_tag_log *log, uint64_t position)
 {
-    uint64_t now_ms =
-        shed_client_server_ms(log->client, log->key, log->key_size);
+    uint64_t now_ms = shed_client_server_ms(log->client, key_of(log));
 
     return now_ms > 0 && position / US_PER_MS > now_ms + AHEAD_MS;
 }
@@ -267,8 +271,7 @@ static void begin_read(struct shed_tag_log *log, struct ask *ask,
     ask->term = log->term;
     ask->from = log->read;
     ask->due = highest_locked(log);
-    shed_tag_log_ask(shed_bytes(log->key, log->key_size), log->read,
-                     ask->digits, args);
+    shed_tag_log_ask(key_of(log), log->read, ask->digits, args);
     shed_mutex_unlock(&log->mu);
     ask->sent_ms = shed_now_ms();
 }
@@ -499,8 +502,7 @@ struct shed_key shed_tag_log_key(const struct shed_tag_log *log,
     memcpy(room, log->key, log->key_size);
     if (tag.size > 0)
         memcpy(room + log->key_size, tag.data, tag.size);
-    return (struct shed_key){.redis = room,
-                             .redis_size = (unsigned)(log->key_size + tag.size),
+    return (struct shed_key){.redis = {room, log->key_size + tag.size},
                              .at = (unsigned)log->key_size,
                              .size = (unsigned)tag.size};
 }
@@ -533,8 +535,8 @@ static void read_on_reactor(struct shed_tag_log *log)
 {
     struct shed_args args;
 
-    if (log->call.fn != NULL || !shed_session_is_on(shed_client_session(
-                                    log->client, log->key, log->key_size)))
+    if (log->call.fn != NULL ||
+        !shed_session_is_on(shed_client_session(log->client, key_of(log))))
         return;
     begin_read(log, &log->ask, &args);
     shed_client_send(log->client, &log->call, &args, on_read, log);
@@ -587,8 +589,8 @@ struct shed_tag_log *shed_tag_log_create(const struct shed_cache *cache)
     log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
                                      "%s" SHED_TAG_LOG_SUFFIX, cache->name);
     shed_write_digits(log->limit, cache->options.tags_limit);
-    log->listener = (struct shed_listener){
-        .key = log->key, .key_size = log->key_size, .on_epoch = on_epoch};
+    log->listener =
+        (struct shed_listener){.key = key_of(log), .on_epoch = on_epoch};
     shed_tags_init(&log->tags, (size_t)cache->options.tags_limit);
     shed_latch_init(&log->end, 1);
     shed_reactor_run(log->client->reactor, follow_on_reactor, log);

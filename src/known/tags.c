@@ -16,11 +16,9 @@ struct shed_tag {
     unsigned char tag[];
 };
 
-static struct shed_tag *find(const struct shed_tags *gs, const void *tag,
-                             size_t size)
+static struct shed_tag *find(const struct shed_tags *gs, struct shed_bytes tag)
 {
-    struct shed_map_node *node =
-        shed_map_find(&gs->map, shed_map_key(tag, size));
+    struct shed_map_node *node = shed_map_find(&gs->map, shed_map_key(tag));
 
     return node != NULL ? shed_container_of(node, struct shed_tag, in_map)
                         : NULL;
@@ -29,7 +27,7 @@ static struct shed_tag *find(const struct shed_tags *gs, const void *tag,
 /* Returns: NULL when memory is out. */
 static struct shed_tag *find_or_add(struct shed_tags *gs, struct shed_bytes tag)
 {
-    struct shed_tag *g = find(gs, tag.data, tag.size);
+    struct shed_tag *g = find(gs, tag);
 
     if (g == NULL)
         g = calloc(1, sizeof(*g) + tag.size);
@@ -37,7 +35,7 @@ static struct shed_tag *find_or_add(struct shed_tags *gs, struct shed_bytes tag)
         return g;
     if (tag.size > 0)
         memcpy(g->tag, tag.data, tag.size);
-    g->in_map.key = shed_map_key(g->tag, tag.size);
+    g->in_map.key = shed_map_key(shed_bytes(g->tag, tag.size));
     shed_map_insert(&gs->map, &g->in_map);
     return g;
 }
@@ -149,7 +147,7 @@ bool shed_tags_hold(struct shed_tags *gs, struct shed_bytes tag)
 
 void shed_tags_release(struct shed_tags *gs, struct shed_bytes tag)
 {
-    struct shed_tag *g = find(gs, tag.data, tag.size);
+    struct shed_tag *g = find(gs, tag);
 
     if (g == NULL || !g->is_held)
         return;
@@ -160,9 +158,9 @@ void shed_tags_release(struct shed_tags *gs, struct shed_bytes tag)
 
 /* The tag of no bytes is never known: it raises the floor. */
 static bool admits_tag(const struct shed_tags *gs, uint64_t position,
-                       const void *tag, size_t size)
+                       struct shed_bytes tag)
 {
-    const struct shed_tag *g = find(gs, tag, size);
+    const struct shed_tag *g = find(gs, tag);
 
     return g == NULL || (g->position <= position && !g->is_held);
 }
@@ -175,18 +173,19 @@ bool shed_tags_admit(const struct shed_tags *gs,
 
     if (entry->position >= shed_tags_horizon(gs))
         return true;
-    if (entry->position < gs->floor || !admits_tag(gs, entry->position, "", 0))
+    if (entry->position < gs->floor ||
+        !admits_tag(gs, entry->position, shed_str("")))
         return false;
     while ((tag = shed_entry_next_tag(entry->tags, entry->tags_size, &at,
                                       &size)) != NULL)
-        if (!admits_tag(gs, entry->position, tag, size))
+        if (!admits_tag(gs, entry->position, shed_bytes(tag, size)))
             return false;
     return true;
 }
 
 uint64_t shed_tags_position(const struct shed_tags *gs, struct shed_bytes tag)
 {
-    const struct shed_tag *g = find(gs, tag.data, tag.size);
+    const struct shed_tag *g = find(gs, tag);
 
     if (tag.size == 0)
         return gs->floor;

@@ -131,18 +131,15 @@ void shed_lock_count(struct shed_lock *l, const struct shed_lock_request *r)
  * ends. Any thread. */
 static bool is_settled(const struct shed_lock *l)
 {
-    const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
-
     return !l->spec.algorithm->has_tokens || l->count > 1 ||
-           shed_client_is_settled(l->home, key->at, key->size);
+           shed_client_is_settled(l->home, l->spec.key[SHED_LOCK_KEY]);
 }
 
 static bool is_same_server(const struct shed_lock *l, struct shed_client *a,
                            struct shed_client *b)
 {
-    const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
-    struct shed_server *of_a = shed_client_hold(a, key->at, key->size);
-    struct shed_server *of_b = shed_client_hold(b, key->at, key->size);
+    struct shed_server *of_a = shed_client_hold(a, l->spec.key[SHED_LOCK_KEY]);
+    struct shed_server *of_b = shed_client_hold(b, l->spec.key[SHED_LOCK_KEY]);
     bool is_same = shed_session_is_same_server(of_a->session, of_b->session);
 
     shed_client_give_back(b, of_b);
@@ -198,12 +195,11 @@ static void perform(struct shed_lock *l, struct shed_lock_act *act)
 void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
                      size_t server)
 {
-    const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
     struct shed_lock_facts facts = {
         .now_ms = shed_now_ms(),
         .random = shed_random_jitter(),
         .is_pushed = shed_session_is_on(
-            shed_client_session(l->home, key->at, key->size)),
+            shed_client_session(l->home, l->spec.key[SHED_LOCK_KEY])),
         .is_settled = is_settled(l)};
     struct shed_lock_act act;
     bool is_other_time;

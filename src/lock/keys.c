@@ -40,7 +40,7 @@ const char *shed_lock_keys_name(struct shed_lock_spec *spec, bool has_sides,
     struct shed_hash_tag tag = {.at = name, .size = name_size};
 
     if (is_exact && has_sides)
-        shed_hash_tag_set(&tag, name, name_size);
+        shed_hash_tag_set(&tag, shed_bytes(name, name_size));
     for (int i = 0; i < (has_sides ? SHED_LOCK_KEYS : 1); i++) {
         char *begin = room;
         if (!is_exact || i != SHED_LOCK_KEY) {
@@ -51,8 +51,8 @@ const char *shed_lock_keys_name(struct shed_lock_spec *spec, bool has_sides,
         if (is_exact)
             room = put(room, name, name_size);
         room = put_text(room, suffixes[i]);
-        spec->key[i].at = begin;
-        spec->key[i].size = (size_t)(room - begin);
+        spec->key[i] = shed_bytes(begin, (size_t)(room - begin));
     }
-    return spec->key[SHED_LOCK_KEY].at + (is_exact ? 0 : strlen(PREFIX "{"));
+    return (const char *)spec->key[SHED_LOCK_KEY].data +
+           (is_exact ? 0 : strlen(PREFIX "{"));
 }

@@ -57,8 +57,9 @@ struct shed_exchange shed_exchange_make(const struct shed_lock_spec *spec,
 void shed_exchange_add_key(const struct shed_exchange *exchange,
                            struct shed_args *args, int i)
 {
-    assert(i >= 0 && i < SHED_LOCK_KEYS && exchange->spec->key[i].at != NULL);
-    shed_args_add(args, exchange->spec->key[i].at, exchange->spec->key[i].size);
+    assert(i >= 0 && i < SHED_LOCK_KEYS && exchange->spec->key[i].data != NULL);
+    shed_args_add(args, exchange->spec->key[i].data,
+                  exchange->spec->key[i].size);
 }
 
 void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
@@ -146,8 +147,8 @@ bool shed_exchange_next_command(struct shed_exchange *exchange,
                                 struct shed_client *client,
                                 struct shed_args *args)
 {
-    const struct shed_lock_key *key = &exchange->spec->key[SHED_LOCK_KEY];
-    struct shed_server *server = shed_client_hold(client, key->at, key->size);
+    struct shed_server *server =
+        shed_client_hold(client, exchange->spec->key[SHED_LOCK_KEY]);
 
     *args = (struct shed_args){0};
     shed_session_identify(server->session, &exchange->identity);

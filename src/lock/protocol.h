@@ -62,10 +62,8 @@ enum { /* the keys of a lock, in the order of the scripts' KEYS */
 
 /* The lock, as all its exchanges know it; set when it is opened. */
 struct shed_lock_spec {
-    struct shed_lock_key {
-        const char *at;
-        size_t size;
-    } key[SHED_LOCK_KEYS]; /* the first three algorithms have only one */
+    struct shed_bytes
+        key[SHED_LOCK_KEYS]; /* the first three algorithms have only one */
     const struct shed_lock_options *options;
     const struct shed_algorithm *algorithm; /* that of the options */
     unsigned char handle[SHED_TOKEN_BYTES]; /* random: identifies the handle */

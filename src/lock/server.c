@@ -14,9 +14,8 @@
 /* With the server that has the lock's key. */
 static struct shed_session *session_of(const struct shed_lock_server *s)
 {
-    const struct shed_lock_key *key = &s->exchange->spec->key[SHED_LOCK_KEY];
-
-    return shed_client_session(s->client, key->at, key->size);
+    return shed_client_session(s->client,
+                               s->exchange->spec->key[SHED_LOCK_KEY]);
 }
 
 /* ------------------------------------------------------ telling the lock */
@@ -100,17 +99,16 @@ static void on_ack(void *arg, const struct shed_ack *ack)
 static void ask_replicas(struct shed_lock_server *s)
 {
     const struct shed_exchange *exchange = s->exchange;
-    const struct shed_lock_key *key = exchange->spec->key;
+    const struct shed_bytes *key = exchange->spec->key;
 
-    s->ack = (struct shed_ack){.key = key[SHED_LOCK_KEY].at,
-                               .key_size = key[SHED_LOCK_KEY].size,
-                               .counter = key[SHED_LOCK_KEY_COUNTER].at,
-                               .counter_size = key[SHED_LOCK_KEY_COUNTER].size,
-                               .token = exchange->holder.token,
-                               .token_size = sizeof(exchange->holder.token),
-                               .replicas = exchange->spec->options->replicas,
-                               .fn = on_ack,
-                               .arg = s};
+    s->ack =
+        (struct shed_ack){.key = key[SHED_LOCK_KEY],
+                          .counter = key[SHED_LOCK_KEY_COUNTER],
+                          .token = shed_bytes(exchange->holder.token,
+                                              sizeof(exchange->holder.token)),
+                          .replicas = exchange->spec->options->replicas,
+                          .fn = on_ack,
+                          .arg = s};
     shed_acks_ask(shed_session_acks(session_of(s)), &s->ack);
 }
 
@@ -132,11 +130,9 @@ void shed_lock_server_ask(struct shed_lock_server *s)
 
 /* ---------------------------------------------------------------- changes */
 
-static void on_change(struct shed_listener *listener, const char *key,
-                      size_t size)
+static void on_change(struct shed_listener *listener, struct shed_bytes key)
 {
     (void)key;
-    (void)size;
     shed_lock_server_tell(
         shed_container_of(listener, struct shed_lock_server, listener),
         SHED_LOCK_EV_CHANGE);
@@ -152,14 +148,13 @@ static void on_epoch(struct shed_listener *listener)
 void shed_lock_server_open(void *server)
 {
     struct shed_lock_server *s = server;
-    const struct shed_lock_key *key = &s->exchange->spec->key[SHED_LOCK_KEY];
 
     s->go.run = go;
     s->told.run = on_told;
-    s->listener = (struct shed_listener){.key = key->at,
-                                         .key_size = key->size,
-                                         .on_change = on_change,
-                                         .on_epoch = on_epoch};
+    s->listener =
+        (struct shed_listener){.key = s->exchange->spec->key[SHED_LOCK_KEY],
+                               .on_change = on_change,
+                               .on_epoch = on_epoch};
     (void)shed_listeners_add(s->client->listeners, &s->listener);
 }
 

@@ -17,8 +17,8 @@ static bool contains(const struct shed_reply *reply, const struct shed_ack *ack)
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
-    for (size_t i = 0; bytes != NULL && i + ack->token_size <= size; i++)
-        if (memcmp(bytes + i, ack->token, ack->token_size) == 0)
+    for (size_t i = 0; bytes != NULL && i + ack->token.size <= size; i++)
+        if (memcmp(bytes + i, ack->token.data, ack->token.size) == 0)
             return true;
     return false;
 }
@@ -78,10 +78,10 @@ static void send_question(struct shed_acks *a, struct shed_ack *ack)
     ack->error.code = SHED_OK;
     ack->timeout_ms = a->timeout_ms;
     shed_args_add_text(&read, "GET");
-    shed_args_add(&read, ack->key, ack->key_size);
+    shed_args_add(&read, ack->key.data, ack->key.size);
     shed_pipe_call(a->pipe, &ack->read, &read, on_read, ack);
     shed_args_add_text(&write, "INCRBY");
-    shed_args_add(&write, ack->counter, ack->counter_size);
+    shed_args_add(&write, ack->counter.data, ack->counter.size);
     shed_args_add_text(&write, "0");
     shed_pipe_call(a->pipe, &ack->write, &write, on_written, ack);
 }

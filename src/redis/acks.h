@@ -34,13 +34,10 @@ struct shed_acks {
 struct shed_ack {
     struct shed_ack *next;
     /* the question */
-    const char *key;
-    size_t key_size;
-    const unsigned char *token; /* to be found in the key's value */
-    size_t token_size;
-    const char *counter; /* at the same server; it stays as it is */
-    size_t counter_size;
-    uint64_t replicas; /* how many to wait for */
+    struct shed_bytes key;
+    struct shed_bytes token;   /* to be found in the key's value */
+    struct shed_bytes counter; /* at the same server; it stays as it is */
+    uint64_t replicas;         /* how many to wait for */
     void (*fn)(void *arg, const struct shed_ack *ack);
     void *arg;
     /* the answer */

@@ -186,7 +186,7 @@ static bool get_local(struct shed_local *local, uint32_t id)
     static const char payload[VALUE_BYTES];
     char name[32];
     int size = snprintf(name, sizeof(name), "bench:{%u}", id);
-    struct shed_entry_key key = {name, (size_t)size};
+    struct shed_bytes key = {name, (size_t)size};
     struct shed_local_row row;
     bool is_hit = shed_local_find(local, key, 0, &row);
 

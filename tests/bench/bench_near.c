@@ -51,13 +51,13 @@ static void fill_table(void)
     shed_map_init(&table.map, table.chains, 1024);
     table.value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_REDIS, payload,
                                     sizeof(payload));
-    table.node.key = shed_map_key(REDIS_KEY, sizeof(REDIS_KEY) - 1);
+    table.node.key = shed_map_key(shed_str(REDIS_KEY));
     shed_map_insert(&table.map, &table.node);
 }
 
 static void get_plain(size_t number)
 {
-    struct shed_map_key key = shed_map_key(REDIS_KEY, sizeof(REDIS_KEY) - 1);
+    struct shed_map_key key = shed_map_key(shed_str(REDIS_KEY));
     struct shed_value *value = NULL;
 
     (void)number;

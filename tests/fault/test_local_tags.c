@@ -67,8 +67,8 @@ static bool is_kept(const char *key, bool is_entry)
 
     snprintf(name, sizeof(name), "t:{%s}", key);
     if (!shed_local_find(fixture.cache->local,
-                         (struct shed_entry_key){name, strlen(name)},
-                         shed_now_ms(), &row))
+                         (struct shed_bytes){name, strlen(name)}, shed_now_ms(),
+                         &row))
         return false;
     is_it = (shed_value_header(row.value) != NULL) == is_entry;
     shed_value_unref(row.value);

@@ -108,7 +108,7 @@ static void (*const losses[])(void) = {lose, flush, evict, restart_empty};
 /* The server's clock, as the client knows it; it asks every few seconds. */
 static uint64_t known_ms(void)
 {
-    return shed_client_server_ms(fixture.client, "k", 1);
+    return shed_client_server_ms(fixture.client, shed_str("k"));
 }
 
 static void have_entry_from_the_future(int64_t ahead_s)

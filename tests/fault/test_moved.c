@@ -489,17 +489,17 @@ TEST(a_lost_connection_alone_repeats_nothing)
     fixture_open(&fixture);
     put(fixture.cache, "k", "k@put");
     wait_for_pushes(&fixture);
-    changes =
-        shed_session_server_changes(shed_client_session(fixture.client, "", 0));
+    changes = shed_session_server_changes(
+        shed_client_session(fixture.client, shed_str("")));
     server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
     WAIT_FOR(!shed_client_is_up(fixture.client) ||
              server_calls(&fixture.server, "info") > 1);
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
     expect_origin(fixture.cache, "k", "k@put", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(repeated(), 0);
-    ck_assert_uint_eq(
-        shed_session_server_changes(shed_client_session(fixture.client, "", 0)),
-        changes);
+    ck_assert_uint_eq(shed_session_server_changes(
+                          shed_client_session(fixture.client, shed_str(""))),
+                      changes);
 }
 
 /* This is the limit of the promise: replication is asynchronous, and the
@@ -662,7 +662,7 @@ TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
     WAIT_FOR(atomic_load(&lookups) > before);
     shed_reactor_run(
         fixture.client->reactor, leave,
-        shed_session_pipe(shed_client_session(fixture.client, "", 0)));
+        shed_session_pipe(shed_client_session(fixture.client, shed_str(""))));
     point_to(&other);
     atomic_store(&is_name_held, false);
     WAIT_FOR(puts_into_the_other());
@@ -699,7 +699,7 @@ TEST_EACH(gets_that_nobody_waits_for_follow_too, 0, KINDS)
     server_freeze(&other);
     shed_reactor_run(
         fixture.client->reactor, leave,
-        shed_session_pipe(shed_client_session(fixture.client, "", 0)));
+        shed_session_pipe(shed_client_session(fixture.client, shed_str(""))));
     EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
                              NULL, NULL));
     usleep(20000); /* the GET is on its way */

@@ -30,7 +30,7 @@ static void down(void)
 /* The server's clock, as the client knows it; it asks every few seconds. */
 static uint64_t known_ms(void)
 {
-    return shed_client_server_ms(fixture.client, "k", 1);
+    return shed_client_server_ms(fixture.client, shed_str("k"));
 }
 
 /* Both clients use the cache, and a row that has been invalidated is gone. */

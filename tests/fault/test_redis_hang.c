@@ -235,7 +235,7 @@ TEST(calls_that_wait_end_when_it_is_known)
     begun_before = atomic_load(&begun);
     getter_start(&getter, fixture.cache, "k");
     WAIT_FOR(atomic_load(&begun) > begun_before);
-    shed_gate_tell(shed_client_hold(fixture.client, "", 0)->gate,
+    shed_gate_tell(shed_client_hold(fixture.client, shed_str(""))->gate,
                    SHED_HEALTH_MISSED, NULL, shed_now_ms(), &why);
     getter_join(&getter);
     EXPECT_CODE(getter.code, SHED_EREDIS);

@@ -34,8 +34,7 @@ static inline struct shed_entry entry_of(const uint8_t *bytes, size_t size)
 
 /* Make the bytes, of which there are enough for a header, the entry that they
  * would be. Returns: the size of its payload. */
-static inline size_t forge(struct shed_entry_key key, uint8_t *bytes,
-                           size_t size)
+static inline size_t forge(struct shed_bytes key, uint8_t *bytes, size_t size)
 {
     struct shed_entry entry = entry_of(bytes, size);
     struct shed_entry_parts parts;

@@ -7,7 +7,7 @@
 #include "fuzz/forge.h"
 
 /* The key of all entries in the corpus. */
-static const struct shed_entry_key key = {"t:{k}", 5};
+static const struct shed_bytes key = {"t:{k}", 5};
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

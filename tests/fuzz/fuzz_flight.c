@@ -18,8 +18,8 @@
 
 enum { IS_FORGED = 4, IS_WITHOUT_CLOCK = 8, IS_LOOK = 16 };
 
-static const struct shed_entry_key key = {"t:{k}", 5};
-static const struct shed_entry_key refresh_key = {"t:{k}:refresh", 13};
+static const struct shed_bytes key = {"t:{k}", 5};
+static const struct shed_bytes refresh_key = {"t:{k}:refresh", 13};
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -28,16 +28,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 static uint64_t server_ms;
 
 uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
-                                      const char *at, size_t size);
+                                      struct shed_bytes at);
 void __wrap_shed_events_tell(struct shed_events *events,
                              const struct shed_event *event);
 
 uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
-                                      const char *at, size_t size)
+                                      struct shed_bytes at)
 {
     (void)client;
     (void)at;
-    (void)size;
     return server_ms;
 }
 

@@ -30,8 +30,7 @@ static void make_spec(struct shed_lock_spec *spec,
     *spec = (struct shed_lock_spec){.options = options,
                                     .algorithm = shed_algorithm_of(options)};
     for (size_t i = 0; i < SHED_LOCK_KEYS; i++) {
-        spec->key[i].at = "lock:{x}";
-        spec->key[i].size = strlen("lock:{x}");
+        spec->key[i] = shed_str("lock:{x}");
     }
 }
 

@@ -13,10 +13,9 @@ static bool is_clock_hidden;
 WRAPPED(shed_client_server_ms);
 
 uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
-                                      const char *key, size_t size)
+                                      struct shed_bytes key)
 {
-    return is_clock_hidden ? 0
-                           : __real_shed_client_server_ms(client, key, size);
+    return is_clock_hidden ? 0 : __real_shed_client_server_ms(client, key);
 }
 
 #define YOUNG (*GET_WITH(.max_age_ms = MAX_AGE_MS))

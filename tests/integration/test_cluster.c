@@ -436,7 +436,7 @@ static void lose_and_close(void *arg)
 {
     struct shed_client *client = arg;
     struct shed_reply *down = shed_reply_make_error("CLUSTERDOWN");
-    struct shed_server *server = shed_client_hold(client, "k", 1);
+    struct shed_server *server = shed_client_hold(client, shed_str("k"));
     bool is_ask;
 
     ck_assert_ptr_null(shed_servers_follow(client, server, down, &is_ask));

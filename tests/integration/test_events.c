@@ -479,7 +479,7 @@ TEST(so_is_the_reason_of_a_marker_that_anybody_wrote)
     unsigned char times[16] = {0};
 
     up();
-    shed_entry_encode((struct shed_entry_key){"t:{k}", strlen("t:{k}")}, &entry,
+    shed_entry_encode((struct shed_bytes){"t:{k}", strlen("t:{k}")}, &entry,
                       nonce, &parts);
     shed_entry_put_u64(times + 8, UINT64_MAX >> 1);
     server_do(&fixture.server, "SET t:{k} %b%b%b%s PX 60000", parts.head,

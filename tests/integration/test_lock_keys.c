@@ -23,13 +23,13 @@ static void check_slots(const char *name, size_t size)
 
     ck_assert_ptr_nonnull(room);
     ck_assert_ptr_eq(shed_lock_keys_name(&spec, true, name, size, room), room);
-    ck_assert_mem_eq(spec.key[SHED_LOCK_KEY].at, name, size);
+    ck_assert_mem_eq(spec.key[SHED_LOCK_KEY].data, name, size);
     ck_assert_uint_eq(spec.key[SHED_LOCK_KEY].size, size);
     for (int i = 0; i < SHED_LOCK_KEYS; i++)
-        ck_assert_msg(server_int(&server, "CLUSTER KEYSLOT %b", spec.key[i].at,
-                                 spec.key[i].size) == slot,
-                      "%.*s of %.*s", (int)spec.key[i].size, spec.key[i].at,
-                      (int)size, name);
+        ck_assert_msg(server_int(&server, "CLUSTER KEYSLOT %b",
+                                 spec.key[i].data, spec.key[i].size) == slot,
+                      "%.*s of %.*s", (int)spec.key[i].size,
+                      (const char *)spec.key[i].data, (int)size, name);
     free(room);
 }
 
@@ -90,7 +90,7 @@ TEST(the_side_keys_of_a_lock_are_its_own)
             for (int k = 0; k < SHED_LOCK_KEYS * SHED_LOCK_KEYS; k++) {
                 int one = k / SHED_LOCK_KEYS, two = k % SHED_LOCK_KEYS;
                 ck_assert(spec[i].key[one].size != spec[j].key[two].size ||
-                          memcmp(spec[i].key[one].at, spec[j].key[two].at,
+                          memcmp(spec[i].key[one].data, spec[j].key[two].data,
                                  spec[i].key[one].size) != 0);
             }
     }

@@ -28,7 +28,7 @@ TEST(no_server_is_taken_for_older_than_it_is)
         usleep(1000);
     client = open_client(&server, SHED_WAIT_AUTO);
     WAIT_FOR((age_ms = shed_session_server_age_ms(
-                  shed_client_session(client, "", 0))) != UINT64_MAX);
+                  shed_client_session(client, shed_str("")))) != UINT64_MAX);
     ck_assert_uint_le(age_ms, shed_now_ms() - begin_ms);
     server_down();
 }
@@ -105,7 +105,7 @@ TEST(a_session_that_is_to_hear_of_a_link_is_not_idle)
     server_up();
     client = open_client(&server, SHED_WAIT_AUTO);
     WAIT_FOR(is_tracked(&server));
-    held = shed_client_hold(client, "", 0);
+    held = shed_client_hold(client, shed_str(""));
     turn.session = held->session;
     try.term = shed_gate_term(held->gate);
     WAIT_FOR(is_idle_now(client, &turn));

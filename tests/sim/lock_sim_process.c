@@ -543,8 +543,7 @@ void sim_open_handle(struct sim *s, unsigned p)
                                   .spec.algorithm = s->algorithm,
                                   .timer_at_ms = UINT64_MAX};
     for (int i = 0; i < SHED_LOCK_KEYS; i++) {
-        handle->spec.key[i].at = keys[i];
-        handle->spec.key[i].size = strlen(keys[i]);
+        handle->spec.key[i] = shed_str(keys[i]);
     }
     memset(handle->spec.handle, (int)('A' + s->handle_count),
            sizeof(handle->spec.handle));

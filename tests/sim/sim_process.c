@@ -229,7 +229,7 @@ uint64_t sim_version_of(const struct model_bytes *entry)
     return shed_entry_row_version(entry->at).number;
 }
 
-static bool is_sound(struct shed_entry_key key, const struct model_bytes *bytes)
+static bool is_sound(struct shed_bytes key, const struct model_bytes *bytes)
 {
     struct shed_entry entry;
 

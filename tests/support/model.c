@@ -779,18 +779,18 @@ static struct model_bytes *add(struct model_call *call)
     return &call->argv[call->argc++];
 }
 
-struct shed_entry_key model_key(size_t key)
+struct shed_bytes model_key(size_t key)
 {
     static const char names[MODEL_KEYS + 1] = "01234567";
 
-    return (struct shed_entry_key){&names[key], 1};
+    return (struct shed_bytes){&names[key], 1};
 }
 
-struct shed_entry_key model_refresh_key(size_t key)
+struct shed_bytes model_refresh_key(size_t key)
 {
     static const char names[2 * MODEL_KEYS + 1] = "0r1r2r3r4r5r6r7r";
 
-    return (struct shed_entry_key){&names[2 * key], 2};
+    return (struct shed_bytes){&names[2 * key], 2};
 }
 
 static void begin(struct model_call *call, enum shed_script script, size_t key)

@@ -70,8 +70,8 @@ struct model_reply {
 
 /* The key with which the checksums of a key's entries, and of its refresh
  * markers, are seeded. */
-struct shed_entry_key model_key(size_t key);
-struct shed_entry_key model_refresh_key(size_t key);
+struct shed_bytes model_key(size_t key);
+struct shed_bytes model_refresh_key(size_t key);
 
 void model_call(struct model *model, const struct model_call *call,
                 struct model_reply *reply);

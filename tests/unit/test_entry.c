@@ -8,7 +8,7 @@
 
 #define ROOM_BYTES 256
 
-static const struct shed_entry_key key = {"t:{k}", 5};
+static const struct shed_bytes key = {"t:{k}", 5};
 
 static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "0123456789abcde";
 
@@ -232,7 +232,7 @@ TEST_EACH(no_flipped_bit_passes_for_an_entry, 0, 2)
 /* As when a doubled reply reaches the next reader. */
 TEST(the_entry_of_another_key_is_corrupt_whatever_it_says)
 {
-    static const struct shed_entry_key others[] = {
+    static const struct shed_bytes others[] = {
         {"t:{l}", 5}, {"t:{k", 4}, {"t:{kk}", 6}, {"u:{k}", 5}, {"", 0}};
     static const enum shed_entry_type types[] = {
         SHED_ENTRY_VALUE, SHED_ENTRY_NEGATIVE, SHED_ENTRY_FAILURE};
@@ -311,7 +311,7 @@ TEST(a_header_alone_tells_all_but_the_payload)
 
 TEST(a_lease_names_its_holder_and_has_nothing_behind_its_header)
 {
-    const struct shed_entry_key of = {"k", 1};
+    const struct shed_bytes of = {"k", 1};
     const unsigned char flight[4] = {0, 0, 0, 77};
     unsigned char lease[SHED_ENTRY_HEADER_BYTES + 1] = {0};
     struct shed_entry_holder holder;

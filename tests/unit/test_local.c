@@ -22,9 +22,9 @@ static const struct shed_freshness_rule rule = {.revalidate_ms = 100,
 static char names[KEYS][16];
 static struct shed_local *local; /* of ample memory, unless a test opens it */
 
-static struct shed_entry_key key_of(unsigned i)
+static struct shed_bytes key_of(unsigned i)
 {
-    return (struct shed_entry_key){names[i], strlen(names[i])};
+    return (struct shed_bytes){names[i], strlen(names[i])};
 }
 
 static struct shed_local_mark mark(unsigned i)
@@ -271,7 +271,7 @@ static void keep_and_compare(size_t rows, size_t size, size_t limit,
     open_with(limit, 0);
     for (size_t i = 0; i < rows; i++) {
         char key[16];
-        struct shed_entry_key at = {key, 0};
+        struct shed_bytes at = {key, 0};
         at.size = (size_t)snprintf(key, sizeof(key), "t:{%zu}", i);
         values[i] = i % 2 ? read_value(size + 64 + i, 'a')
                           : create_value(SHED_KIND_ROW, size + i);
@@ -615,7 +615,7 @@ static bool has_near(uint64_t now_ms)
 }
 
 /* At 1000. */
-static struct shed_local_mark mark_of(struct shed_entry_key key)
+static struct shed_local_mark mark_of(struct shed_bytes key)
 {
     struct shed_local_mark at = shed_local_mark(local, key);
 
@@ -704,11 +704,11 @@ static const char *const odd_keys[] = {"}x", "\\}x", "\\x", "x", "x}"};
 TEST_EACH(a_near_row_is_found_by_its_own_key_alone, 0, COUNT_OF(odd_keys))
 {
     struct shed_named_key named;
-    struct shed_entry_key key;
+    struct shed_bytes key;
 
     near_up();
     shed_key_name("t", shed_str(odd_keys[_i]), &named);
-    key = shed_key_of_entry(&named.key);
+    key = named.key.redis;
     shed_local_keep(local, key, shed_local_mark(local, key),
                     &(struct shed_local_row){&n.block.value, .ttl_ms = TTL_MS},
                     shed_now_ms());
@@ -740,8 +740,8 @@ TEST(what_is_no_name_of_an_entry_is_no_change)
     near_up();
     confirm(mark_of(key_of(0)));
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-        shed_local_change(
-            local, (struct shed_entry_key){others[i], strlen(others[i])});
+        shed_local_change(local,
+                          (struct shed_bytes){others[i], strlen(others[i])});
     ck_assert(has_near(1000));
 }
 

@@ -20,14 +20,14 @@ static void fill(size_t count, size_t in_chains)
     shed_map_init(&map, chains, in_chains);
     for (size_t i = 0; i < count; i++) {
         snprintf(names[i], sizeof(names[i]), "k%zu", i);
-        node[i].key = shed_map_key(names[i], strlen(names[i]));
+        node[i].key = shed_map_key(shed_str(names[i]));
         shed_map_insert(&map, &node[i]);
     }
 }
 
 static struct shed_map_node *find(const char *key)
 {
-    return shed_map_find(&map, shed_map_key(key, strlen(key)));
+    return shed_map_find(&map, shed_map_key(shed_str(key)));
 }
 
 TEST(a_key_is_found_and_no_other)
@@ -43,7 +43,7 @@ TEST(a_key_is_found_and_no_other)
 TEST(a_key_of_no_bytes_is_a_key)
 {
     fill(2, 1);
-    node[2].key = shed_map_key(NULL, 0);
+    node[2].key = shed_map_key(shed_bytes(NULL, 0));
     shed_map_insert(&map, &node[2]);
     ck_assert_ptr_eq(find(""), &node[2]);
 }

@@ -437,6 +437,8 @@ static bool fails(const struct row *row, const char *fault)
 
 static void expect_whole(const struct row *row, const char *fault)
 {
+    ck_assert_msg(row->script != SHED_SCRIPT_SLOTS || number("PTTL c") != -1,
+                  "%s, %s: the slots have no time to live", row->name, fault);
     if (row->script == SHED_SCRIPT_INVALIDATE_TAG)
         expect_positions(row, fault);
 }

@@ -53,6 +53,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+/* How long a waiter elsewhere needs at most to hear of a release of one server,
+ * and to ask. */
+#define STEP_BACK_MS 2
+
 /* ------------------------------------------------------------ what is next */
 
 /* Whether no round can begin. With several servers, one of them may be busy. */
@@ -206,11 +210,14 @@ static void begin_acquire(struct shed_lock_machine *m,
     shed_round_begin(m, r);
 }
 
+/* Whether the cohort of this handle has just ended, so that it lets others in
+ * elsewhere. */
 static bool steps_back(struct shed_lock_machine *m)
 {
-    uint64_t delay_ms = shed_lock_machine_step_back_ms(m);
+    uint64_t delay_ms =
+        shed_lock_is_alone(m) ? STEP_BACK_MS : SHED_LOCK_SPREAD_MS;
 
-    if (delay_ms == 0 ||
+    if (m->now_ms - m->cohort_ended_ms >= delay_ms ||
         shed_lock_request_of(m->acquires.first)->holder.wait_ms == 0)
         return false;
     m->retry_at_ms = m->now_ms + delay_ms + shed_lock_jitter_ms(m);

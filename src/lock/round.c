@@ -297,6 +297,21 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
     return is_current ? verdict : SHED_VERDICT_NO;
 }
 
+/* Say in the request that Redis does not have what was held here: it was lost,
+ * or the request has released it before. */
+static void fail_gone(struct shed_lock_request *r)
+{
+    if (r->is_tried)
+        (void)shed_fail(
+            &r->error, SHED_EREDIS,
+            "the connection failed during the release: the lock is gone, "
+            "by this release or before it");
+    else
+        (void)shed_fail(&r->error, SHED_ELOST,
+                        "the lock was lost: its lease ended, or its key was "
+                        "removed");
+}
+
 /* End a round other than an acquire. */
 static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
 {
@@ -310,7 +325,7 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
         return;
     r->error = m->round.tally.error;
     if (verdict == SHED_VERDICT_NO)
-        shed_lock_fail_gone(r);
+        fail_gone(r);
     r->code = verdict == SHED_VERDICT_YES ? SHED_OK : r->error.code;
     if (r != m->closer)
         shed_lock_answer(m, r, r->code);

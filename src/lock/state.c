@@ -12,10 +12,6 @@
  * elsewhere. Its own threads get it fastest, so some repetition pays. */
 #define COHORT_MS 4
 
-/* How long a waiter elsewhere needs at most to hear of a release of one server,
- * and to ask. */
-#define STEP_BACK_MS 2
-
 /* A renewal is sent at a third of the lease, so that two may fail, and repeated
  * after at most a twentieth of it. A rewrite is repeated sooner, because others
  * take the holder for dead after a few hundred ms. */
@@ -91,19 +87,6 @@ size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user)
 enum shed_code shed_lock_fail_closed(struct shed_error *err)
 {
     return shed_fail(err, SHED_ECLOSED, "the lock is closed");
-}
-
-void shed_lock_fail_gone(struct shed_lock_request *r)
-{
-    if (r->is_tried)
-        (void)shed_fail(
-            &r->error, SHED_EREDIS,
-            "the connection failed during the release: the lock is gone, "
-            "by this release or before it");
-    else
-        (void)shed_fail(&r->error, SHED_ELOST,
-                        "the lock was lost: its lease ended, or its key was "
-                        "removed");
 }
 
 /* --------------------------------------------------------------- the hold */
@@ -247,14 +230,6 @@ void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters)
         m->cohort_ended_ms = m->now_ms;
     }
     wake_first(m);
-}
-
-uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m)
-{
-    uint64_t moment_ms =
-        shed_lock_is_alone(m) ? STEP_BACK_MS : SHED_LOCK_SPREAD_MS;
-
-    return m->now_ms - m->cohort_ended_ms < moment_ms ? moment_ms : 0;
 }
 
 /* What a link gains, measured with one thread that acquires and releases a free

@@ -254,19 +254,11 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason);
 /* The lock was released. has_waiters: others wait for it elsewhere. */
 void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters);
 
-/* How long the next acquire must step back because this handle's cohort has
- * ended; 0: not at all. */
-uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m);
-
 /* For use within a step. */
 
 /* Answer a request: move it from its queue into the act. */
 void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
                       enum shed_code code);
-
-/* Say in the request that Redis does not have what was held here: it was lost,
- * or the request has released it before. */
-void shed_lock_fail_gone(struct shed_lock_request *r);
 
 /* Have server i remove a leftover, if it is IDLE and has one. */
 void shed_lock_clean(struct shed_lock_machine *m, size_t i);

@@ -385,7 +385,9 @@ static void note_answer(struct shed_lock_machine *m,
         r->may_be_left |= may_be_late;
         r->holder.is_unordered |= may_be_late && answer->is_by_link;
     } else if (answer->op == SHED_LOCK_OP_RELEASE) {
-        r->is_tried |= answer->is_repeated || may_be_late;
+        /* then it is asked once more, and may be gone by this release */
+        r->is_tried |=
+            answer->is_repeated || (may_be_late && answer->is_by_link);
     }
 }
 

@@ -2,8 +2,8 @@
  * The calls of a lock, blocking and asynchronous: ownership by threads, and
  * re-entry. An asynchronous call is a request that the engine answers on its
  * thread, exactly once; it uses no link, because that would be I/O in the
- * caller's thread. A blocking call goes the short way where there is one, or
- * waits at a latch for the same answer.
+ * caller's thread. A blocking call sends the request's command over a link
+ * where it may, or waits at a latch for the same answer.
  */
 #include <stdlib.h>
 #include <string.h>

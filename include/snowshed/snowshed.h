@@ -218,7 +218,7 @@ struct shed_client_options {
                                     an answer, Redis counts as down until it
                                     answers */
     uint64_t links;              /* 1..64 (16); most connections for blocking
-                                    calls, which more threads share */
+                                    calls, one for each under way */
     uint64_t wait;               /* enum shed_wait */
     /* Called with a line of text for an operator, see event.h. NULL: nobody
      * hears that Redis is down */

@@ -132,6 +132,7 @@ struct part {
     size_t first, count;        /* of the commands in their order */
     struct shed_links_call call;
     struct shed_link_use use;
+    bool has_link; /* since its begin */
 };
 
 struct batch {
@@ -222,12 +223,17 @@ static enum shed_code call_servers(struct batch *b, uint64_t deadline_ms,
         shed_links_begin(part->server->links, &part->call,
                          &b->commands[part->first], part->count,
                          &b->replies[part->first], deadline_ms);
+        part->has_link = part->call.link != NULL;
     }
-    for (size_t p = 0; p < b->parts; p++) {
-        struct part *part = &b->part[p];
+    /* twice: first those that have a link */
+    for (size_t i = 0; i < 2 * b->parts; i++) {
+        struct part *part = &b->part[i % b->parts];
         struct shed_error why;
-        enum shed_code one = shed_links_end(part->server->links, &part->call,
-                                            &part->use, NULL, &why);
+        enum shed_code one;
+        if (part->has_link != (i < b->parts))
+            continue;
+        one = shed_links_end(part->server->links, &part->call, &part->use, NULL,
+                             &why);
         if (one == SHED_OK)
             code = SHED_OK;
         else

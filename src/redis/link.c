@@ -1,37 +1,75 @@
 /*
- * The connections that threads share, and which of them a call goes by. Its
- * invariant: a batch is sent twice at most after a lost connection, and twice
- * at most after a replica's refusal.
+ * The connections of calling threads. Its invariants: a link is one thread's
+ * until its call has ended, so a reply meets the call that it answers; a
+ * connection whose replies did not all come is closed; commands are sent twice
+ * at most after a lost connection, and twice at most after a replica's refusal.
  *
- * Where there are no more callers than links may be open, each caller gets a
- * link that nobody else uses: two that share one pay for a wake-up. The lowest
- * idle one, so that the others fall idle and are closed. Where callers are
- * more, they are gathered on a few links: then one thread's system calls serve
- * many, which costs less per call than a connection each does.
+ * A thread sends, waits and receives itself: that costs no wake-up. The link
+ * that was used last is taken first, so that the others fall idle and are
+ * closed. Where all are in use, a thread waits for one in a queue, and gets it
+ * from the hands of the thread that is done: so none waits for ever behind
+ * threads that call again and again.
+ *
+ * A thread that waits for a link has no other one (shed_links_begin), so no two
+ * can wait for each other.
  */
 #include "redis/link.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
-#include "wire/address.h"
-#include "redis/gate.h"
-#include "redis/shared.h"
+#include "base/latch.h"
+#include "base/list.h"
+#include "base/mutex.h"
+#include "redis/dial.h"
 
-/* On how many links the callers are gathered. They stay open. */
-#define GATHER_LINKS ((size_t)2)
+/* The first few links stay open. Any other that nobody has used for this long
+ * is closed. */
+#define KEPT_LINKS ((size_t)2)
+#define CLOSE_AFTER_MS 10000
 
-/* Any other link that nobody has used for this long is closed. */
-#define IDLE_MS 10000
+/* Before a connection that was idle for this long is used, it is looked at:
+ * what has come on it meanwhile answers nothing, and it may be closed. In a row
+ * of calls the look would be a system call for each. */
+#define IDLE_MS 2
+
+/* A connection is closed for what a reply seems to say no more often than this:
+ * damaged bytes that cannot be replaced would cost each reader a connection. A
+ * connection that stays out of step for this long costs lookups, and hands out
+ * nothing wrong, because all that comes by it reads as another's. */
+#define DOUBT_MS 1000
+
+/* How much later than at its timeout a silent connection may be given up. */
+#define SLACK_MS 2
 
 struct shed_link {
-    struct shed_shared shared;
-    atomic_size_t users; /* calls that go by it */
+    struct shed_link *next; /* in the stack of idle ones: under the links' mu */
+    /* of the thread that has the link; of an idle one, under the links' mu */
+    struct shed_conn conn;
+    uint64_t last_number; /* of a script's call */
+    uint64_t last_used_ms;
+
+    struct shed_mutex mu;
+    /* under mu, where its thread changes them */
+    bool is_open;        /* the socket is; closed under mu */
+    uint64_t connection; /* counted: which it is */
+    /* under mu */
+    uint64_t doubt_ms;   /* shed_now_ms; not to be doubted before */
+    atomic_bool is_over; /* out of step: to be closed */
+};
+
+/* A thread that waits for a link. */
+struct waiter {
+    struct shed_node node;
+    struct shed_latch latch; /* opened when it has one */
+    struct shed_link *link;
 };
 
 struct shed_links {
@@ -39,132 +77,284 @@ struct shed_links {
     struct shed_gate *gate;
     size_t count;
     struct shed_link *link;
-    /* atomic */
-    atomic_uint_fast64_t last_number; /* of the commands */
-    atomic_size_t users;              /* calls under way */
+
+    struct shed_mutex mu;
+    /* under mu */
+    struct shed_link *idle;
+    struct shed_list waiters; /* none while there is an idle link */
 };
 
-/* ------------------------------------------------------ choosing a link */
+/* --------------------------------------------------------- having a link */
 
-/* One that nobody uses, NULL when there is none. */
-static struct shed_link *claim_idle(struct shed_links *links)
+/* Returns: NULL: all are in use. */
+static struct shed_link *pop_idle_locked(struct shed_links *links)
 {
-    for (size_t i = 0; i < links->count; i++) {
-        atomic_size_t *users = &links->link[i].users;
-        size_t none = 0;
-        if (atomic_load_explicit(users, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong_explicit(
-                users, &none, 1, memory_order_relaxed, memory_order_relaxed))
-            return &links->link[i];
-    }
-    return NULL;
+    struct shed_link *l = links->idle;
+
+    if (l != NULL)
+        links->idle = l->next;
+    return l;
 }
 
-/* One of the first few, with the fewest users. */
-static struct shed_link *gather(struct shed_links *links)
+static struct shed_link *try_claim(struct shed_links *links)
 {
-    size_t count = links->count < GATHER_LINKS ? links->count : GATHER_LINKS;
-    struct shed_link *best = &links->link[0];
-    size_t least = SIZE_MAX;
+    struct shed_link *l;
 
-    for (size_t i = 0; i < count; i++) {
-        size_t users =
-            atomic_load_explicit(&links->link[i].users, memory_order_relaxed);
-        if (users < least) {
-            best = &links->link[i];
-            least = users;
+    shed_mutex_lock(&links->mu);
+    l = pop_idle_locked(links);
+    shed_mutex_unlock(&links->mu);
+    return l;
+}
+
+/* Returns: NULL at the deadline. */
+static struct shed_link *claim(struct shed_links *links, uint64_t deadline_ms)
+{
+    struct waiter me = {.latch = SHED_LATCH_INIT(1)};
+
+    shed_mutex_lock(&links->mu);
+    me.link = pop_idle_locked(links);
+    if (me.link == NULL)
+        shed_list_append(&links->waiters, &me.node);
+    shed_mutex_unlock(&links->mu);
+    if (me.link != NULL || shed_latch_wait(&me.latch, deadline_ms))
+        return me.link;
+    shed_mutex_lock(&links->mu);
+    if (me.link == NULL)
+        shed_list_remove(&links->waiters, &me.node);
+    shed_mutex_unlock(&links->mu);
+    if (me.link != NULL) /* the latch opens in a moment */
+        (void)shed_latch_wait(&me.latch, UINT64_MAX);
+    return me.link;
+}
+
+static void give_back(struct shed_links *links, struct shed_link *l)
+{
+    struct shed_node *node;
+    struct waiter *next = NULL;
+
+    shed_mutex_lock(&links->mu);
+    node = shed_list_pop(&links->waiters);
+    if (node != NULL) {
+        next = shed_container_of(node, struct waiter, node);
+        next->link = l;
+    } else {
+        l->next = links->idle;
+        links->idle = l;
+    }
+    shed_mutex_unlock(&links->mu);
+    if (next != NULL)
+        shed_latch_count_down(&next->latch, 1);
+}
+
+/* --------------------------------------------------------- its connection */
+
+static void close_conn(struct shed_link *l)
+{
+    struct shed_conn_call call;
+
+    shed_mutex_lock(&l->mu);
+    shed_conn_close(&l->conn);
+    l->is_open = false;
+    l->connection++;
+    shed_mutex_unlock(&l->mu);
+    while (shed_conn_pop(&l->conn.queue, &call))
+        ;
+}
+
+static void note_open(struct shed_link *l)
+{
+    shed_mutex_lock(&l->mu);
+    l->is_open = true;
+    atomic_store(&l->is_over, false);
+    shed_mutex_unlock(&l->mu);
+}
+
+/* Whether a connection may be used. One that was left, or on which something
+ * came that nobody asked for, may not. */
+static bool is_fit(const struct shed_links *links, struct shed_link *l,
+                   uint64_t now_ms)
+{
+    struct shed_error unused;
+
+    return l->conn.state == SHED_CONN_OPEN &&
+           !atomic_load_explicit(&l->is_over, memory_order_relaxed) &&
+           !shed_conn_is_left(&l->conn, shed_gate_term(links->gate), &unused) &&
+           (now_ms - l->last_used_ms < IDLE_MS ||
+            shed_wire_is_quiet(&l->conn.wire));
+}
+
+static enum shed_code connect_link(struct shed_links *links,
+                                   struct shed_links_call *c, uint64_t now_ms)
+{
+    struct shed_link *l = c->link;
+    bool was_tried;
+    enum shed_code code;
+
+    if (l->is_open && !is_fit(links, l, now_ms))
+        close_conn(l);
+    c->was_connected = l->is_open;
+    if (l->is_open)
+        return SHED_OK;
+    code =
+        shed_dial(links->gate, &l->conn, c->deadline_ms, &was_tried, &c->why);
+    if (code == SHED_OK)
+        note_open(l);
+    else
+        c->was_tried |= was_tried;
+    return code;
+}
+
+/* ------------------------------------------------------------------ a try */
+
+static enum shed_code queue_commands(struct shed_links_call *c, uint64_t now_ms)
+{
+    struct shed_link *l = c->link;
+    enum shed_code code = SHED_OK;
+
+    for (size_t i = 0; i < c->count && code == SHED_OK; i++) {
+        const struct shed_args *args = &c->commands[i];
+        struct shed_conn_call call = {.index = i};
+        if (args->script != NULL) {
+            call.again = args;
+            call.number = ++l->last_number;
         }
+        code =
+            shed_conn_send_args(&l->conn, args, false, &call, now_ms, &c->why);
     }
-    atomic_fetch_add_explicit(&best->users, 1, memory_order_relaxed);
-    return best;
+    if (code != SHED_OK)
+        close_conn(l);
+    return code;
 }
 
-static struct shed_link *enter(struct shed_links *links)
+/* Connect, and send as much as the socket takes. */
+static enum shed_code begin_try(struct shed_links *links,
+                                struct shed_links_call *c)
 {
-    size_t before =
-        atomic_fetch_add_explicit(&links->users, 1, memory_order_relaxed);
-    struct shed_link *l = before < links->count ? claim_idle(links) : NULL;
+    uint64_t now_ms = shed_now_ms();
+    enum shed_code code;
 
-    return l != NULL ? l : gather(links);
+    c->is_begun = true;
+    c->was_unsent = true;
+    c->was_connected = false;
+    c->received = 0;
+    if (c->began_ms == 0)
+        c->began_ms = now_ms;
+    if (shed_gate_is_silent(links->gate))
+        return shed_gate_fail_silent(links->gate, &c->why);
+    code = connect_link(links, c, now_ms);
+    if (code == SHED_OK)
+        code = queue_commands(c, now_ms);
+    c->link->last_used_ms = now_ms;
+    if (code != SHED_OK)
+        return code;
+    c->was_unsent = false;
+    shed_conn_ready(&c->link->conn, POLLOUT, now_ms);
+    return SHED_OK;
 }
 
-static void leave(struct shed_links *links, struct shed_link *l)
+/* The connection has FAILED. */
+static enum shed_code lose(struct shed_links *links, struct shed_links_call *c)
 {
-    atomic_fetch_sub_explicit(&l->users, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&links->users, 1, memory_order_relaxed);
+    const struct shed_conn_failure *f = &c->link->conn.failure;
+
+    if (f->is_silent)
+        shed_gate_tell(links->gate, SHED_HEALTH_MISSED, NULL, f->since_ms,
+                       &f->error);
+    c->was_tried = true;
+    c->why = f->error;
+    close_conn(c->link);
+    return c->why.code;
+}
+
+/* Send what is unsent, and read once, waiting no longer than until_ms. */
+static void exchange(struct shed_conn *conn, uint64_t until_ms)
+{
+    short events = shed_conn_want(conn);
+    bool is_patient = shed_left_ms(until_ms, shed_now_ms()) + SLACK_MS >=
+                      conn->command_timeout_ms;
+    struct shed_error why;
+    int ready;
+
+    if (events == POLLIN && is_patient) { /* saves poll */
+        if (shed_wire_fill(&conn->wire, true, &why) == SHED_WIRE_LOST)
+            shed_conn_fail(conn, SHED_TROUBLE_PASSING, &why);
+        return;
+    }
+    ready = shed_wire_wait(&conn->wire, events, until_ms);
+    if (ready != 0)
+        shed_conn_ready(conn, ready, shed_now_ms());
+}
+
+static void take_replies(struct shed_links *links, struct shed_links_call *c)
+{
+    struct shed_conn *conn = &c->link->conn;
+    uint64_t now_ms = shed_now_ms();
+    struct shed_reply *reply = NULL;
+    struct shed_conn_call call;
+    enum shed_conn_event event;
+
+    while ((event = shed_conn_next(conn, now_ms, &reply, &call)) !=
+           SHED_CONN_NOTHING) {
+        shed_gate_hear(links->gate, now_ms);
+        if (shed_reply_is_no_primary(reply))
+            shed_gate_tell(links->gate, SHED_HEALTH_NO_PRIMARY,
+                           &(const struct shed_health_try){.term = conn->term},
+                           0, NULL);
+        if (event != SHED_CONN_REPLY || atomic_load(&c->link->is_over)) {
+            shed_reply_free(reply);
+            shed_conn_fail_out_of_step(conn);
+            return;
+        }
+        c->replies[call.index] = reply;
+        c->received++;
+    }
+}
+
+/* Returns: SHED_OK: all replies are there. */
+static enum shed_code receive(struct shed_links *links,
+                              struct shed_links_call *c)
+{
+    struct shed_conn *conn = &c->link->conn;
+    struct shed_error why;
+
+    while (conn->state != SHED_CONN_FAILED && c->received < c->count) {
+        uint64_t until_ms = shed_conn_silent_at_ms(conn);
+        if (shed_now_ms() >= c->deadline_ms) {
+            close_conn(c->link);
+            return shed_fail(&c->why, SHED_ETIMEDOUT,
+                             "the deadline passed while the call waited for "
+                             "Redis to answer");
+        }
+        exchange(conn, c->deadline_ms < until_ms ? c->deadline_ms : until_ms);
+        take_replies(links, c);
+        if (c->received == c->count || conn->state == SHED_CONN_FAILED)
+            break;
+        if (shed_conn_is_left(conn, shed_gate_term(links->gate), &why))
+            shed_conn_fail(conn, SHED_TROUBLE_PASSING, &why);
+        else
+            shed_conn_tick(conn, shed_now_ms());
+    }
+    return c->received == c->count ? SHED_OK : lose(links, c);
+}
+
+static enum shed_code see_try_through(struct shed_links *links,
+                                      struct shed_links_call *c)
+{
+    enum shed_code code = SHED_OK;
+
+    if (!c->is_begun)
+        c->code = begin_try(links, c);
+    code = c->code;
+    c->is_begun = false;
+    if (code == SHED_OK)
+        code = receive(links, c);
+    c->ended_ms = shed_now_ms();
+    if (code != SHED_OK)
+        shed_reply_free_all(c->replies, c->count);
+    return code;
 }
 
 /* -------------------------------------------------------------- the calls */
-
-static enum shed_code add_call(struct shed_links *links,
-                               struct shed_links_call *c, size_t i)
-{
-    const struct shed_args *args = &c->commands[i];
-    struct shed_conn_call *call = &c->request.calls[i];
-
-    *call = (struct shed_conn_call){.index = i};
-    if (args->script != NULL) {
-        call->again = args;
-        call->number = atomic_fetch_add_explicit(&links->last_number, 1,
-                                                 memory_order_relaxed) +
-                       1;
-    }
-    return shed_buffer_append(&c->request.bytes, args, call->number, &c->why);
-}
-
-static void fini_call(struct shed_links_call *c)
-{
-    shed_buffer_fini(&c->request.bytes);
-    if (c->request.calls != &c->single)
-        free(c->request.calls);
-}
-
-static enum shed_code format(struct shed_links *links,
-                             struct shed_links_call *c)
-{
-    size_t count = c->request.count;
-    enum shed_code code = SHED_OK;
-
-    c->request.calls =
-        count == 1 ? &c->single : malloc(count * sizeof(struct shed_conn_call));
-    if (c->request.calls == NULL)
-        return shed_fail_nomem(&c->why, "a Redis call");
-    for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = add_call(links, c, i);
-    return code;
-}
-
-/* Begin a try. Returns: false: the server is silent. */
-static bool begin_try(struct shed_links *links, struct shed_links_call *c)
-{
-    if (shed_gate_is_silent(links->gate))
-        return false;
-    c->link = enter(links);
-    shed_shared_begin(&c->link->shared, &c->request);
-    return true;
-}
-
-/* See a try through: the one that has begun, if there is one. Note how it has
- * gone, and give its link back. */
-static enum shed_code end_try(struct shed_links *links,
-                              struct shed_links_call *c,
-                              struct shed_link_use *use)
-{
-    enum shed_code code;
-
-    if (c->link == NULL && !begin_try(links, c)) {
-        c->request.was_connected = false;
-        c->request.was_unsent = true;
-        return shed_gate_fail_silent(links->gate, &c->why);
-    }
-    code = shed_shared_end(&c->link->shared, &c->request, &c->why);
-    if (use != NULL)
-        *use = (struct shed_link_use){links, (size_t)(c->link - links->link),
-                                      c->request.connection};
-    leave(links, c->link);
-    c->link = NULL;
-    return code;
-}
 
 static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
 {
@@ -177,24 +367,22 @@ static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
 /* With the connection that was tried first perhaps long dead, one more try on
  * a new one decides; and so it does after a replica has refused. */
 static enum shed_code see_through(struct shed_links *links,
-                                  struct shed_links_call *c,
-                                  struct shed_link_use *use)
+                                  struct shed_links_call *c)
 {
     bool was_lost = false, was_refused = false;
 
     for (;;) {
-        size_t count = c->request.count;
-        enum shed_code code = end_try(links, c, use);
+        enum shed_code code = see_try_through(links, c);
         bool is_refused =
-            code == SHED_OK && any_is_no_primary(c->request.replies, count);
-        bool is_lost = code == SHED_EREDIS && c->request.was_connected;
+            code == SHED_OK && any_is_no_primary(c->replies, c->count);
+        bool is_lost = code == SHED_EREDIS && c->was_connected;
         /* what is refused was not done, unless it is one of many */
-        c->sent += !c->request.was_unsent && (!is_refused || count > 1);
+        c->sent += !c->was_unsent && (!is_refused || c->count > 1);
         if ((!is_refused && !is_lost) || (is_refused && was_refused) ||
-            (is_lost && was_lost) || shed_now_ms() >= c->request.deadline_ms)
+            (is_lost && was_lost) || shed_now_ms() >= c->deadline_ms)
             return code;
         if (is_refused)
-            shed_reply_free_all(c->request.replies, count);
+            shed_reply_free_all(c->replies, c->count);
         was_lost |= is_lost;
         was_refused |= is_refused;
     }
@@ -203,47 +391,34 @@ static enum shed_code see_through(struct shed_links *links,
 /* Tell the gate how a call has ended. */
 static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c)
 {
-    struct shed_health_end end = {.was_tried = c->request.was_tried,
-                                  .began_ms = c->request.began_ms,
-                                  .ended_ms = c->request.ended_ms,
+    struct shed_health_end end = {.was_tried = c->was_tried,
+                                  .began_ms = c->began_ms,
+                                  .ended_ms = c->ended_ms,
                                   .why = c->code == SHED_OK ? NULL : &c->why};
 
     if (!c->is_guarded)
         return;
-    for (size_t i = 0; c->code == SHED_OK && i < c->request.count; i++)
-        if (shed_reply_is_unfit(c->request.replies[i]))
-            end.refusal = c->request.replies[i];
+    for (size_t i = 0; c->code == SHED_OK && i < c->count; i++)
+        if (shed_reply_is_unfit(c->replies[i]))
+            end.refusal = c->replies[i];
     shed_gate_leave(gate, &c->pass, &end);
 }
 
-/* Enter the gate, format, and begin the first try. If that fails, code says
- * so. */
-static void begin(struct shed_links *links, struct shed_links_call *c,
+/* Enter the gate. If that fails, code says so. */
+static void enter(struct shed_links *links, struct shed_links_call *c,
                   const struct shed_args *commands, size_t count,
-                  struct shed_reply **replies, uint64_t deadline_ms,
-                  bool is_away)
+                  struct shed_reply **replies, uint64_t deadline_ms)
 {
-    c->commands = commands;
-    c->request.bytes = (struct shed_buffer){0};
-    c->request.calls = NULL;
-    c->request.replies = replies;
-    c->request.deadline_ms = deadline_ms;
-    c->request.count = count;
-    c->request.is_away = is_away;
-    c->link = NULL;
-    c->request.was_tried = false;
-    c->request.began_ms = c->request.ended_ms = 0;
-    c->sent = 0;
-    c->is_guarded = commands->is_guarded;
-    c->code = SHED_OK;
+    *c = (struct shed_links_call){.commands = commands,
+                                  .count = count,
+                                  .replies = replies,
+                                  .deadline_ms = deadline_ms,
+                                  .is_guarded = commands->is_guarded};
+    memset(replies, 0, count * sizeof(*replies));
     if (c->is_guarded && !shed_gate_enter(links->gate, &c->pass, &c->why)) {
         c->is_guarded = false; /* it is not to leave it */
         c->code = SHED_EREDIS;
     }
-    if (c->code == SHED_OK)
-        c->code = format(links, c);
-    if (c->code == SHED_OK)
-        (void)begin_try(links, c); /* silent: the end finds out */
 }
 
 void shed_links_begin(struct shed_links *links, struct shed_links_call *c,
@@ -251,7 +426,11 @@ void shed_links_begin(struct shed_links *links, struct shed_links_call *c,
                       struct shed_reply **replies, uint64_t deadline_ms)
 {
     assert(count > 0);
-    begin(links, c, commands, count, replies, deadline_ms, true);
+    enter(links, c, commands, count, replies, deadline_ms);
+    if (c->code == SHED_OK)
+        c->link = try_claim(links);
+    if (c->link != NULL && c->link->is_open) /* to connect takes time */
+        c->code = begin_try(links, c);
 }
 
 enum shed_code shed_links_end(struct shed_links *links,
@@ -259,10 +438,20 @@ enum shed_code shed_links_end(struct shed_links *links,
                               struct shed_link_use *use, unsigned *sent,
                               struct shed_error *err)
 {
-    if (c->code == SHED_OK)
-        c->code = see_through(links, c, use);
+    if (c->code == SHED_OK && c->link == NULL)
+        c->link = claim(links, c->deadline_ms);
+    if (c->link != NULL) {
+        c->code = see_through(links, c);
+        if (use != NULL)
+            *use = (struct shed_link_use){
+                links, (size_t)(c->link - links->link), c->link->connection};
+        give_back(links, c->link);
+    } else if (c->code == SHED_OK) {
+        c->code = shed_fail(&c->why, SHED_ETIMEDOUT,
+                            "the deadline passed while the call waited for a "
+                            "connection (see the client's links)");
+    }
     leave_gate(links->gate, c);
-    fini_call(c);
     if (c->code != SHED_OK && err != NULL)
         *err = c->why;
     if (sent != NULL)
@@ -282,14 +471,51 @@ enum shed_code shed_links_call(struct shed_links *links,
         *sent = 0;
     if (count == 0)
         return SHED_OK;
-    begin(links, &call, commands, count, replies, deadline_ms, false);
+    enter(links, &call, commands, count, replies, deadline_ms);
     return shed_links_end(links, &call, use, sent, err);
+}
+
+/* -------------------------------------------------------- from outside */
+
+/* The thread that has the link meets the end of the connection; the next one
+ * looks first. */
+void shed_links_cut(struct shed_links *links)
+{
+    for (size_t i = 0; i < links->count; i++) {
+        struct shed_link *l = &links->link[i];
+        shed_mutex_lock(&l->mu);
+        if (l->is_open)
+            shed_wire_shut(&l->conn.wire);
+        shed_mutex_unlock(&l->mu);
+    }
 }
 
 void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)
 {
+    struct shed_link *l = &links->link[use->link];
+    uint64_t now_ms = shed_now_ms();
+
     assert(use->link < links->count);
-    shed_shared_doubt(&links->link[use->link].shared, use->connection);
+    shed_mutex_lock(&l->mu);
+    if (l->is_open && l->connection == use->connection &&
+        now_ms >= l->doubt_ms) {
+        l->doubt_ms = now_ms + DOUBT_MS;
+        atomic_store(&l->is_over, true);
+        shed_wire_shut(&l->conn.wire);
+    }
+    shed_mutex_unlock(&l->mu);
+}
+
+void shed_links_close_idle(struct shed_links *links)
+{
+    uint64_t now_ms = shed_now_ms();
+
+    shed_mutex_lock(&links->mu);
+    for (struct shed_link *l = links->idle; l != NULL; l = l->next)
+        if (l >= links->link + KEPT_LINKS && l->is_open &&
+            now_ms - l->last_used_ms >= CLOSE_AFTER_MS)
+            close_conn(l);
+    shed_mutex_unlock(&links->mu);
 }
 
 /* --------------------------------------------------------- begin and end */
@@ -303,40 +529,37 @@ enum shed_code shed_links_create(struct shed_gate *gate,
     size_t count = (size_t)options->links;
 
     *out = NULL;
-    if (links == NULL)
+    if (links == NULL || shed_mutex_init(&links->mu, SHED_RANK_LINKS) != 0) {
+        free(links);
         return shed_fail_nomem(err, "the Redis links");
+    }
     links->gate = gate;
     links->link = calloc(count, sizeof(*links->link));
     while (links->link != NULL && links->count < count &&
-           shed_shared_init(&links->link[links->count].shared, gate, options,
-                            err) == SHED_OK)
-        links->count++;
+           shed_mutex_init(&links->link[links->count].mu, SHED_RANK_LINK) == 0)
+        shed_conn_init(&links->link[links->count++].conn,
+                       shed_gate_address(gate), options);
     if (links->count < count) {
         shed_links_destroy(links);
         return shed_fail_nomem(err, "the Redis links");
     }
+    for (size_t i = count; i-- > 0;) { /* the first on top */
+        links->link[i].next = links->idle;
+        links->idle = &links->link[i];
+    }
     *out = links;
     return SHED_OK;
-}
-
-void shed_links_cut(struct shed_links *links)
-{
-    for (size_t i = 0; i < links->count; i++)
-        shed_shared_cut(&links->link[i].shared);
-}
-
-void shed_links_close_idle(struct shed_links *links)
-{
-    for (size_t i = GATHER_LINKS; i < links->count; i++)
-        shed_shared_close_idle(&links->link[i].shared, IDLE_MS);
 }
 
 void shed_links_destroy(struct shed_links *links)
 {
     if (links == NULL)
         return;
-    for (size_t i = 0; links->link != NULL && i < links->count; i++)
-        shed_shared_fini(&links->link[i].shared);
+    for (size_t i = 0; i < links->count; i++) {
+        shed_conn_fini(&links->link[i].conn);
+        shed_mutex_destroy(&links->link[i].mu);
+    }
+    shed_mutex_destroy(&links->mu);
     free(links->link);
     free(links);
 }

@@ -1,11 +1,9 @@
 /*
- * Connections that threads share for calls which they wait for.
+ * Connections for calls which threads wait for.
  *
- * Each thread gets a link of its own for the time of a call, up to the option
- * `links`; a link connects when it is first needed. Where threads are more than
- * that, they are gathered on a few links: whichever thread leads a link
- * receives for all of them. So a few threads pay what blocking calls cost, and
- * many get pipelining.
+ * Each thread has a link of its own for the time of a call, up to the option
+ * `links`; a link connects when it is first needed. A thread that finds all of
+ * them in use waits for one.
  *
  * What is called here must bear being sent twice: after a lost connection it
  * is, once.
@@ -16,8 +14,7 @@
 #include <snowshed/snowshed.h>
 
 #include "redis/gate.h"
-#include "wire/script.h"
-#include "redis/shared.h"
+#include "wire/conn.h"
 
 struct shed_link;
 struct shed_links;
@@ -73,19 +70,29 @@ shed_links_call(struct shed_links *links, const struct shed_args *commands,
 /* A call under way. Its own. */
 struct shed_links_call {
     const struct shed_args *commands;
-    struct shed_request request;
-    struct shed_conn_call single; /* where the commands are one */
-    bool is_guarded;              /* and has entered the gate */
+    size_t count, received;
+    struct shed_reply **replies;
+    uint64_t deadline_ms; /* shed_now_ms */
+    bool is_guarded;      /* and has entered the gate */
     struct shed_health_pass pass;
-    struct shed_link *link; /* NULL: it goes by none */
+    struct shed_link *link; /* NULL: it has none yet */
+    bool is_begun;          /* a try is under way */
     enum shed_code code;    /* where it has failed to begin; at last its own */
     struct shed_error why;
     unsigned sent; /* by all tries */
+    /* of all tries */
+    bool was_tried; /* one that failed was tried to the end: see shed_dial */
+    uint64_t began_ms, ended_ms; /* shed_now_ms, of the wait for replies */
+    /* of one try */
+    bool was_connected; /* it was there already, and may have been dead */
+    bool was_unsent;    /* of a failure: there was no connection */
 };
 
 /* The same in two steps, for a thread that calls several servers at a time:
- * what shed_links_call returns, end returns. Between them nobody waits for this
- * thread. count is at least 1. */
+ * what shed_links_call returns, end returns. begin waits for nothing. A call
+ * that has no link then waits for one in its end: it must be ended behind those
+ * which have one, because other threads may wait for these. count is at least
+ * 1. */
 void shed_links_begin(struct shed_links *links, struct shed_links_call *call,
                       const struct shed_args *commands, size_t count,
                       struct shed_reply **replies, uint64_t deadline_ms);

@@ -7,14 +7,12 @@
  *
  * The state only moves forward: CLOSED, CONNECTING, SETTING_UP, OPEN, and from
  * each of them to FAILED; close leads back. A failure does not close the socket
- * itself, because its owner may still have to take it out of a loop, or wait
- * for a thread that is sending on it.
+ * itself, because its owner may still have to take it out of a loop.
  *
  * Bytes are in two places: those that wait in queue.bytes, those that are being
  * sent in wire.out. They are moved when wire.out is empty and at no other time:
  * moved over an unsent rest, the rest would be lost, and all replies after it
- * would answer other calls. So a thread may queue under the owner's mutex while
- * another one sends without it.
+ * would answer other calls.
  *
  * A call without an answer fails with its connection, and its caller may repeat
  * it, or do something else. So it must not reach the server later: a put after
@@ -97,10 +95,13 @@ static void fail_silent(struct shed_conn *c, const char *what,
     c->failure.since_ms = since_ms;
 }
 
-enum shed_code shed_conn_out_of_step(struct shed_error *err)
+void shed_conn_fail_out_of_step(struct shed_conn *c)
 {
-    return shed_fail(err, SHED_EREDIS,
-                     "Redis: a reply that answers another call");
+    struct shed_error why;
+
+    (void)shed_fail(&why, SHED_EREDIS,
+                    "Redis: a reply that answers another call");
+    shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
 }
 
 bool shed_conn_is_left(const struct shed_conn *c, unsigned term,
@@ -148,6 +149,20 @@ static void open_if_set_up(struct shed_conn *c)
     shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
 }
 
+/* Take the queued bytes over to be sent; none are being sent. Returns: whether
+ * there is something to send. */
+static bool take_queued(struct shed_conn *c)
+{
+    struct shed_buffer empty = c->wire.out;
+
+    assert(empty.size == 0);
+    if (c->queue.bytes.size == 0)
+        return false;
+    c->wire.out = c->queue.bytes;
+    c->queue.bytes = empty;
+    return true;
+}
+
 /* Send what is in wire.out, and what is queued behind it once that may go. */
 static void flush(struct shed_conn *c)
 {
@@ -156,8 +171,7 @@ static void flush(struct shed_conn *c)
 
     if (shed_wire_is_unsent(&c->wire))
         io = shed_wire_flush(&c->wire, &why);
-    while (io == SHED_WIRE_DONE && c->state == SHED_CONN_OPEN &&
-           shed_conn_take(c))
+    while (io == SHED_WIRE_DONE && c->state == SHED_CONN_OPEN && take_queued(c))
         io = shed_wire_flush(&c->wire, &why);
     if (io == SHED_WIRE_LOST)
         shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
@@ -318,7 +332,8 @@ void shed_conn_tick(struct shed_conn *c, uint64_t now_ms)
 
 /* ------------------------------------------------------------- the queue */
 
-struct shed_conn_call *shed_conn_call_at(struct shed_conn *c, size_t i)
+/* The i-th call of the queue, 0 being the oldest. */
+static struct shed_conn_call *call_at(struct shed_conn *c, size_t i)
 {
     struct shed_conn_queue *q = &c->queue;
 
@@ -346,7 +361,7 @@ static enum shed_code reserve(struct shed_conn *c, size_t more,
     if (calls == NULL)
         return shed_fail_nomem(err, "a Redis call");
     for (size_t i = 0; i < q->count; i++)
-        calls[i] = *shed_conn_call_at(c, i);
+        calls[i] = *call_at(c, i);
     free(q->call);
     q->call = calls;
     q->capacity = capacity;
@@ -398,20 +413,6 @@ enum shed_code shed_conn_send_args(struct shed_conn *c,
     return code;
 }
 
-enum shed_code shed_conn_send(struct shed_conn *c,
-                              const struct shed_buffer *bytes,
-                              const struct shed_conn_call *calls, size_t count,
-                              uint64_t now_ms, struct shed_error *err)
-{
-    enum shed_code code = reserve(c, count, err);
-
-    if (code == SHED_OK)
-        code = shed_buffer_add(&c->queue.bytes, bytes, err);
-    for (size_t i = 0; code == SHED_OK && i < count; i++)
-        push(&c->queue, &calls[i])->since_ms = now_ms;
-    return code;
-}
-
 enum shed_code shed_conn_send_queue(struct shed_conn *c,
                                     struct shed_conn_queue *more,
                                     struct shed_error *err)
@@ -430,20 +431,6 @@ enum shed_code shed_conn_send_queue(struct shed_conn *c,
     free(more->call);
     *more = (struct shed_conn_queue){0};
     return SHED_OK;
-}
-
-bool shed_conn_take(struct shed_conn *c)
-{
-    struct shed_buffer empty = c->wire.out;
-
-    assert(c->state == SHED_CONN_OPEN);
-    if (c->wire.out.size > 0)
-        return true;
-    if (c->queue.bytes.size == 0)
-        return false;
-    c->wire.out = c->queue.bytes;
-    c->queue.bytes = empty;
-    return true;
 }
 
 bool shed_conn_pop(struct shed_conn_queue *q, struct shed_conn_call *call)
@@ -468,7 +455,7 @@ bool shed_conn_pop(struct shed_conn_queue *q, struct shed_conn_call *call)
 static bool repeat(struct shed_conn *c, uint64_t now_ms)
 {
     struct shed_conn_queue *q = &c->queue;
-    struct shed_conn_call call = *shed_conn_call_at(c, 0);
+    struct shed_conn_call call = *call_at(c, 0);
     const struct shed_args *args = call.again;
     bool is_by_text = call.is_repeat || q->text != args->script;
     struct shed_error unused;
@@ -498,16 +485,6 @@ static void unwrap(struct shed_reply **reply)
     shed_reply_free(whole);
 }
 
-/* It answers another call, and so would all that come after it. */
-static enum shed_conn_event fail_out_of_step(struct shed_conn *c)
-{
-    struct shed_error why;
-
-    (void)shed_conn_out_of_step(&why);
-    shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
-    return SHED_CONN_NOTHING;
-}
-
 /* Find out which call a reply answers. It is freed if the connection has
  * failed, or if the server had lost a script and the call goes again. Of a
  * script's reply, *reply becomes the script's own part. */
@@ -516,23 +493,22 @@ static enum shed_conn_event match(struct shed_conn *c, uint64_t now_ms,
                                   struct shed_conn_call *call)
 {
     struct shed_conn_queue *q = &c->queue;
-    enum shed_conn_event event = SHED_CONN_REPLY;
     const struct shed_conn_call *oldest;
+    bool goes_again = false;
 
     if (q->count == 0)
         return SHED_CONN_PUSH;
     q->heard_ms = now_ms;
     q->is_last_look = false;
-    oldest = shed_conn_call_at(c, 0);
+    oldest = call_at(c, 0);
     if (oldest->number != 0 && !shed_script_is_reply(*reply, oldest->number))
-        event = fail_out_of_step(c);
-    else if (oldest->again != NULL && shed_script_is_unknown(*reply) &&
-             repeat(c, now_ms))
-        event = SHED_CONN_NOTHING;
-    if (event != SHED_CONN_REPLY) {
+        shed_conn_fail_out_of_step(c);
+    else if (oldest->again != NULL && shed_script_is_unknown(*reply))
+        goes_again = repeat(c, now_ms);
+    if (c->state == SHED_CONN_FAILED || goes_again) {
         shed_reply_free(*reply);
         *reply = NULL;
-        return event;
+        return SHED_CONN_NOTHING;
     }
     *call = pop(q);
     if (call->number == q->text_number)

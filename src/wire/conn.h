@@ -1,15 +1,9 @@
 /*
  * One connection to Redis: the socket, how it begins, which call each reply
- * answers, and when it counts as dead. A link puts threads on it, a pipe the
- * loop.
+ * answers, and when it counts as dead. One thread at a time uses it.
  *
  * It has no thread and no loop, and it never waits: its owner waits for
  * shed_conn_want() until shed_conn_due_ms(), and tells it what the time is.
- *
- * Not thread-safe by itself. A link drives it from several threads at a time,
- * so its parts have owners of their own: `queue` belongs to the mutex of the
- * link, `wire.out` to whichever thread sends, the rest to the one that
- * receives. Each function below says which parts it touches.
  */
 #ifndef SHED_WIRE_CONN_H
 #define SHED_WIRE_CONN_H
@@ -95,18 +89,17 @@ void shed_conn_fini(struct shed_conn *conn);
 
 /* ------------------------------------------------- from socket to set up
  *
- * These touch all but the queue. Afterwards the state may be FAILED. */
+ * Afterwards the state may be FAILED. */
 
 /* Begin to connect a closed one. term is the server's, in which the host name
  * was looked up. */
 void shed_conn_start(struct shed_conn *conn, unsigned term, uint64_t now_ms);
 
-/* What to wait for: POLLIN, POLLOUT. Once it is open it looks at the queue,
- * too. */
+/* What to wait for: POLLIN, POLLOUT. */
 short shed_conn_want(const struct shed_conn *conn);
 
-/* When shed_conn_tick is to be called if nothing happens before. Once it is
- * open it looks at the queue, too. UINT64_MAX: not at all. */
+/* When shed_conn_tick is to be called if nothing happens before. UINT64_MAX:
+ * not at all. */
 uint64_t shed_conn_due_ms(const struct shed_conn *conn);
 
 /* The socket is ready for events (poll's; an error counts as POLLIN). Connects
@@ -122,6 +115,10 @@ void shed_conn_tick(struct shed_conn *conn, uint64_t now_ms);
 void shed_conn_fail(struct shed_conn *conn, enum shed_trouble trouble,
                     const struct shed_error *why);
 
+/* Its replies answer other calls than those that wait for them: declare it
+ * dead. */
+void shed_conn_fail_out_of_step(struct shed_conn *conn);
+
 /* Close the socket. What is queued stays, and goes over the next one; what was
  * sent and not answered does not reach the server any more, where that can be
  * helped. */
@@ -129,44 +126,26 @@ void shed_conn_close(struct shed_conn *conn);
 
 /* ------------------------------------------------------------ the queue */
 
-/* Queue a command, as shed_buffer_append makes it, and the call of its reply;
- * NULL: it is answered by pushes. Returns as shed_conn_send does. */
+/* Queue a command, in any state, as shed_buffer_append makes it, and the call
+ * of its reply; NULL: it is answered by pushes. Returns: SHED_OK; SHED_ENOMEM,
+ * SHED_EBUSY: nothing is queued. */
 SHED_MUST_CHECK enum shed_code
 shed_conn_send_args(struct shed_conn *conn, const struct shed_args *args,
                     bool is_by_text, const struct shed_conn_call *call,
                     uint64_t now_ms, struct shed_error *err);
 
-/* Queue bytes that make count calls, in any state. Touches the queue alone.
- * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY: nothing is queued. */
-SHED_MUST_CHECK enum shed_code
-shed_conn_send(struct shed_conn *conn, const struct shed_buffer *bytes,
-               const struct shed_conn_call *calls, size_t count,
-               uint64_t now_ms, struct shed_error *err);
-
-/* Queue what is in more behind what is queued, and empty it. Returns as
- * shed_conn_send does: more is unchanged. */
+/* Queue what is in more behind what is queued, and empty it. Returns:
+ * SHED_OK; SHED_ENOMEM, SHED_EBUSY: more is unchanged. */
 SHED_MUST_CHECK enum shed_code
 shed_conn_send_queue(struct shed_conn *conn, struct shed_conn_queue *more,
                      struct shed_error *err);
-
-/* Take the queued bytes over to be sent, unless some are being sent still.
- * Touches queue.bytes and wire.out. Returns: whether there is something to
- * send (shed_wire_flush). */
-bool shed_conn_take(struct shed_conn *conn);
-
-/* The error of a connection whose replies answer other calls than those that
- * wait for them: it is to be closed. Returns: its code. */
-enum shed_code shed_conn_out_of_step(struct shed_error *err);
-
-/* The i-th call of the queue, 0 being the oldest. */
-struct shed_conn_call *shed_conn_call_at(struct shed_conn *conn, size_t i);
 
 /* After a failure: take the oldest call out of a queue; nothing of it will be
  * sent. Returns: false when there is none, and the queue is empty. */
 bool shed_conn_pop(struct shed_conn_queue *queue, struct shed_conn_call *call);
 
 /* When the oldest call counts as unanswered; UINT64_MAX without a call. Replies
- * to those before it are signs of life. Touches the queue alone. */
+ * to those before it are signs of life. */
 uint64_t shed_conn_silent_at_ms(const struct shed_conn *conn);
 
 /* --------------------------------------------------------------- replies */
@@ -179,8 +158,7 @@ enum shed_conn_event {
 };
 
 /* The next of it: nothing until the socket is ready, or if the connection has
- * FAILED, perhaps by what was read. Touches all but wire.out. Ownership: *reply
- * is the caller's. */
+ * FAILED, perhaps by what was read. Ownership: *reply is the caller's. */
 enum shed_conn_event shed_conn_next(struct shed_conn *conn, uint64_t now_ms,
                                     struct shed_reply **reply,
                                     struct shed_conn_call *call);

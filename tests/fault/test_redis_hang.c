@@ -12,7 +12,7 @@
 #include "client/client.h"
 #include "redis/call.h"
 #include "redis/pipe.h"
-#include "redis/shared.h"
+#include "redis/gate.h"
 #include "support/fixture.h"
 
 /* The session's PING, which finds a hang out after some seconds. */
@@ -29,36 +29,28 @@ static atomic_uint tries;     /* connections that the session began to make */
 static atomic_uint connected; /* how often it was said to be */
 static atomic_bool is_ping_off;
 
-WRAPPED(shed_shared_begin);
-WRAPPED(shed_shared_end);
-WRAPPED(shed_call_end);
+WRAPPED(shed_gate_enter);
+WRAPPED(shed_gate_leave);
 WRAPPED(shed_conn_start);
 WRAPPED(shed_timer_set);
 
-void __wrap_shed_shared_begin(struct shed_shared *shared,
-                              struct shed_request *request)
+bool __wrap_shed_gate_enter(struct shed_gate *gate,
+                            struct shed_health_pass *pass,
+                            struct shed_error *err)
 {
-    atomic_fetch_add(&begun, 1);
-    __real_shed_shared_begin(shared, request);
+    if (!shed_thread_is(SHED_THREAD_LOOP))
+        atomic_fetch_add(&begun, 1);
+    return __real_shed_gate_enter(gate, pass, err);
 }
 
-enum shed_code __wrap_shed_shared_end(struct shed_shared *shared,
-                                      struct shed_request *request,
-                                      struct shed_error *err)
+void __wrap_shed_gate_leave(struct shed_gate *gate,
+                            const struct shed_health_pass *pass,
+                            const struct shed_health_end *end)
 {
-    enum shed_code code = __real_shed_shared_end(shared, request, err);
-
-    if (code != SHED_OK && (request->was_tried || code == SHED_ETIMEDOUT))
+    if (end->why != NULL &&
+        (end->was_tried || end->why->code == SHED_ETIMEDOUT))
         atomic_fetch_add(&waits, 1);
-    return code;
-}
-
-void __wrap_shed_call_end(struct shed_call *call,
-                          const struct shed_call_result *result)
-{
-    if (result->reply == NULL && call->was_tried)
-        atomic_fetch_add(&waits, 1);
-    __real_shed_call_end(call, result);
+    __real_shed_gate_leave(gate, pass, end);
 }
 
 void __wrap_shed_conn_start(struct shed_conn *conn, unsigned term,

@@ -1,9 +1,9 @@
-/* Connections that threads share, and one of the reactor, against a server that
- * answers GET with the key, but only after a given number of them; on sockets
- * that can be full at any byte, with a clock that the test can put forward. */
+/* The connections of calling threads, and one of the reactor, against a server
+ * that answers GET with the key, but only after a given number of them; on
+ * sockets that can be full at any byte, with a clock that the test can put
+ * forward. */
 #include <errno.h>
 #include <hiredis/hiredis.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,8 +25,6 @@
 #define THREADS_MAX 16
 #define KEY_BYTES 32
 #define CALLS 400
-/* The end of the second caller's command. */
-#define SECOND "b0\r\n"
 #define STRAY "$5\r\nstray\r\n"
 /* As long idle that a link is looked at before it is used. */
 #define IDLE_MS 10
@@ -61,10 +59,6 @@ void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
 
 static atomic_bool is_cut;
 static atomic_uint sends;
-/* Called once before the second caller's command is sent. */
-static void (*_Atomic before_second)(void);
-static _Thread_local bool is_caller;
-static atomic_uint receives, waits; /* that callers have begun */
 
 WRAPPED(send);
 
@@ -75,14 +69,7 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
 {
     const unsigned prime = 13;
     unsigned nth;
-    void (*run)(void) = NULL;
 
-    if (size >= strlen(SECOND) && flags & MSG_DONTWAIT &&
-        memcmp((const char *)bytes + size - strlen(SECOND), SECOND,
-               strlen(SECOND)) == 0)
-        run = atomic_exchange(&before_second, NULL);
-    if (run != NULL)
-        run();
     if (!(flags & MSG_DONTWAIT) || !atomic_load(&is_cut))
         return __real_send(fd, bytes, size, flags);
     nth = atomic_fetch_add(&sends, 1);
@@ -93,33 +80,6 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
     if (size > nth / 2 % prime + 1)
         size = nth / 2 % prime + 1;
     return __real_send(fd, bytes, size, flags);
-}
-
-WRAPPED(recv);
-
-ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
-{
-    if (is_caller && !(flags & MSG_PEEK))
-        atomic_fetch_add(&receives, 1);
-    return __real_recv(fd, bytes, size, flags);
-}
-
-WRAPPED(poll);
-
-int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
-{
-    if (is_caller)
-        atomic_fetch_add(&receives, 1);
-    return __real_poll(fds, count, timeout_ms);
-}
-
-WRAPPED(pthread_cond_wait);
-
-/* Only a leader that wants to close waits like this. */
-int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu)
-{
-    atomic_fetch_add(&waits, 1);
-    return __real_pthread_cond_wait(cond, mu);
 }
 
 /* --------------------------------------------------------------- the server */
@@ -159,10 +119,10 @@ static void say_held_locked(size_t count)
             server.held_count * sizeof(*server.held));
 }
 
-static void say_one(void)
+static void say_all(void)
 {
     pthread_mutex_lock(&server.mu);
-    say_held_locked(1);
+    say_held_locked(server.held_count);
     pthread_mutex_unlock(&server.mu);
 }
 
@@ -247,8 +207,8 @@ static void start_patient(uint64_t links_max, uint64_t timeout_ms)
 {
     char uri[120];
 
-    (void)snprintf(server.path, sizeof(server.path),
-                   "/tmp/shed-shared-%ld.sock", (long)getpid());
+    (void)snprintf(server.path, sizeof(server.path), "/tmp/shed-link-%ld.sock",
+                   (long)getpid());
     (void)unlink(server.path);
     server.wanted = 1;
     server.listener = bind_path(server.path);
@@ -320,16 +280,13 @@ static void get(struct caller *c, unsigned nth)
 }
 
 static struct caller caller[THREADS_MAX];
-static atomic_uint done; /* of them */
 
 static void *call(void *arg)
 {
     struct caller *c = arg;
 
-    is_caller = true;
     for (unsigned i = 0; i < c->calls; i++)
         get(c, i);
-    atomic_fetch_add(&done, 1);
     return NULL;
 }
 
@@ -363,138 +320,10 @@ static void want(size_t held)
     pthread_mutex_unlock(&server.mu);
 }
 
-TEST(a_command_behind_a_waiting_leader_is_sent_at_once)
+static void await_held(size_t count)
 {
-    start(1);
-    want(3);
-    for (size_t i = 0; i < 3; i++) {
-        begin(i, 1);
-        while (i < 2 && held_count() <= i)
-            usleep(1000);
-    }
-    ck_assert_uint_eq(join(3), 3);
-    ck_assert_uint_eq(atomic_load(&server.opened), 1);
-}
-
-/* Start with a connection: commands that are lost on it are sent once more over
- * another. */
-static void start_connected(void)
-{
-    start(1);
-    begin(0, 1);
-    (void)join(1);
-    atomic_store(&done, 0);
-    atomic_store(&receives, 0);
-    want(HELD_MAX);
-}
-
-/* The first caller leads and waits for its replies; then the second sends. */
-static void begin_second(size_t held, void (*meanwhile)(void))
-{
-    while (held_count() < held || atomic_load(&receives) == 0)
+    while (held_count() < count)
         usleep(1000);
-    atomic_store(&before_second, meanwhile);
-    begin(1, 1);
-}
-
-static void begin_two(void (*meanwhile)(void))
-{
-    start_connected();
-    begin(0, 1);
-    begin_second(1, meanwhile);
-}
-
-static void answer_first(void)
-{
-    want(1);
-    say_one();
-    while (atomic_load(&done) == 0)
-        usleep(1000);
-}
-
-TEST(a_sender_takes_over_from_a_leader_that_has_left)
-{
-    begin_two(answer_first);
-    ck_assert_uint_eq(join(2), 2);
-    ck_assert_uint_eq(atomic_load(&server.opened), 1);
-}
-
-static void end_connection(void)
-{
-    want(1);
-    (void)shutdown(server.fd[0], SHUT_RDWR);
-    while (atomic_load(&waits) == 0)
-        usleep(1000);
-}
-
-TEST(a_leader_closes_no_socket_that_another_thread_sends_on)
-{
-    begin_two(end_connection);
-    ck_assert_uint_eq(join(2), 2);
-    ck_assert_uint_eq(atomic_load(&server.opened), 2);
-}
-
-static void answer_half(void)
-{
-    unsigned before = atomic_load(&receives);
-
-    say_one();
-    while (atomic_load(&receives) == before)
-        usleep(1000);
-    want(1);
-}
-
-static void *call_two(void *arg)
-{
-    const struct shed_args args[2] = {shed_args_of("GET", "a", NULL),
-                                      shed_args_of("GET", "a", NULL)};
-    struct shed_reply *replies[2] = {NULL};
-    struct shed_error err = {SHED_OK, ""};
-
-    (void)arg;
-    is_caller = true;
-    ck_assert_msg(shed_links_call(links, args, 2, replies, NULL, NULL,
-                                  test_deadline_ms(), &err) == SHED_OK,
-                  "%s", err.reason);
-    shed_reply_free_all(replies, 2);
-    return NULL;
-}
-
-TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
-{
-    pthread_t first;
-
-    start_connected();
-    start_thread(&first, call_two, NULL);
-    begin_second(2, answer_half);
-    (void)pthread_join(caller[1].thread, NULL);
-    (void)pthread_join(first, NULL);
-    ck_assert_uint_eq(caller[1].answered, 1);
-    ck_assert_uint_eq(atomic_load(&server.opened), 1);
-}
-
-/* Its reply is there, unread, when another thread comes: what is there does
- * answer something. */
-TEST(a_reply_waits_for_a_thread_that_is_away)
-{
-    const struct shed_args args = shed_args_of("GET", "away", NULL);
-    struct shed_links_call away;
-    struct shed_reply *reply = NULL;
-
-    start_connected();
-    shed_links_begin(links, &away, &args, 1, &reply, test_deadline_ms());
-    while (held_count() == 0)
-        usleep(1000);
-    say_one();
-    want(1);
-    put_forward(IDLE_MS);
-    begin(1, 1);
-    (void)pthread_join(caller[1].thread, NULL);
-    ck_assert_uint_eq(caller[1].answered, 1);
-    ck_assert_int_eq(shed_links_end(links, &away, NULL, NULL, NULL), SHED_OK);
-    ck_assert(shed_reply_begins(reply, "away"));
-    shed_reply_free(reply);
-    ck_assert_uint_eq(atomic_load(&server.opened), 1);
 }
 
 TEST(callers_have_links_of_their_own_up_to_the_bound)
@@ -503,11 +332,74 @@ TEST(callers_have_links_of_their_own_up_to_the_bound)
     want(4);
     begin_all(4, 1);
     ck_assert_uint_eq(join(4), 4);
-    ck_assert_uint_eq(atomic_load(&server.opened), 4);
-    want(8);
     begin_all(8, 1);
     ck_assert_uint_eq(join(8), 8);
     ck_assert_uint_eq(atomic_load(&server.opened), 4);
+}
+
+TEST(a_thread_waits_for_a_link_no_longer_than_its_deadline)
+{
+    const struct shed_args args = shed_args_of("GET", "late", NULL);
+    struct shed_reply *reply = NULL;
+    struct shed_error err;
+    unsigned sent = 1;
+
+    start(1);
+    want(2);
+    begin(0, 1);
+    await_held(1);
+    ck_assert_int_eq(shed_links_call(links, &args, 1, &reply, NULL, &sent,
+                                     shed_now_ms() + 20, &err),
+                     SHED_ETIMEDOUT);
+    ck_assert_msg(strstr(err.reason, "links") != NULL, "%s", err.reason);
+    ck_assert_uint_eq(sent, 0);
+    want(1);
+    begin(1, 1); /* waits as well, and is served when the first is */
+    say_all();
+    ck_assert_uint_eq(join(2), 2);
+}
+
+/* What one thread does at several servers: no call waits for a link before
+ * those that have one have ended. */
+TEST(calls_that_begin_together_share_one_link)
+{
+    const struct shed_args args = shed_args_of("GET", "x", NULL);
+    struct shed_links_call calls[2];
+    struct shed_reply *replies[2] = {NULL};
+
+    start(1);
+    begin(0, 1); /* connects */
+    ck_assert_uint_eq(join(1), 1);
+    for (size_t i = 0; i < 2; i++)
+        shed_links_begin(links, &calls[i], &args, 1, &replies[i],
+                         test_deadline_ms());
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(shed_links_end(links, &calls[i], NULL, NULL, NULL),
+                         SHED_OK);
+    ck_assert(shed_reply_begins(replies[0], "x"));
+    ck_assert(shed_reply_begins(replies[1], "x"));
+    shed_reply_free_all(replies, 2);
+    ck_assert_uint_eq(atomic_load(&server.opened), 1);
+}
+
+/* The reply to a call that gave up never meets another. */
+TEST(a_caller_that_gives_up_closes_its_connection)
+{
+    const struct shed_args args = shed_args_of("GET", "late", NULL);
+    struct shed_reply *reply = NULL;
+    struct caller c = {.name = 'a'};
+
+    start(1);
+    get(&c, 0);
+    want(2);
+    ck_assert_int_eq(shed_links_call(links, &args, 1, &reply, NULL, NULL,
+                                     shed_now_ms() + 20, NULL),
+                     SHED_ETIMEDOUT);
+    want(1);
+    say_all();
+    get(&c, 1);
+    ck_assert_uint_eq(c.answered, 2);
+    ck_assert_uint_eq(atomic_load(&server.opened), 2);
 }
 
 TEST(links_that_nobody_uses_are_closed)
@@ -530,17 +422,16 @@ TEST(links_that_nobody_uses_are_closed)
     ck_assert_uint_eq(atomic_load(&server.closed), 2);
 }
 
-/* All bytes are sent in order, exactly once, however the sends are cut and
- * however many threads queue meanwhile. Even turns have few callers, which send
- * at once; odd turns have so many that they are gathered. From the third turn
- * on, the server closes connections that are in use. */
+/* All bytes are sent in order, exactly once, however the sends are cut. Even
+ * turns have as many callers as links, odd turns more. From the third turn on,
+ * the server closes connections that are in use. */
 TEST_EACH(each_caller_has_its_own_answers, 0, 4)
 {
     size_t threads = _i % 2 == 0 ? 4 : THREADS_MAX;
     unsigned answered, lost = 0;
 
     server.close_after = _i >= 2 ? 50 : 0;
-    start(1);
+    start(4);
     atomic_store(&is_cut, true);
     begin_all(threads, CALLS);
     answered = join(threads);
@@ -549,7 +440,7 @@ TEST_EACH(each_caller_has_its_own_answers, 0, 4)
     ck_assert_uint_eq(answered + lost, threads * CALLS);
     ck_assert_uint_gt(answered, 0);
     if (_i < 2)
-        ck_assert_uint_eq(atomic_load(&server.opened), 1);
+        ck_assert_uint_le(atomic_load(&server.opened), 4);
 }
 
 /* ------------------------------------------------------- unasked replies */
@@ -732,5 +623,5 @@ TEST_EACH(a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2)
 int main(void)
 {
     tcase_add_checked_fixture(test_case(), NULL, stop);
-    return run_tests("shared");
+    return run_tests("link");
 }

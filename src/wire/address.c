@@ -330,7 +330,8 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
         return shed_fail(err, SHED_EINVAL,
                          "client tls_ca, tls_cert and tls_key are for "
                          "rediss://, and the URI begins with another scheme");
-    return a->is_tls ? shed_tls_settings_create(o, &a->tls, err) : SHED_OK;
+    return a->is_tls ? shed_tls_server_create(a->text, o, &a->tls, err)
+                     : SHED_OK;
 }
 
 enum shed_code shed_address_create_at(const struct shed_address *base,
@@ -357,13 +358,17 @@ enum shed_code shed_address_create_at(const struct shed_address *base,
     a->user = a->is_node ? base->user : base->sentinel_user;
     a->password = a->is_node ? base->password : base->sentinel_password;
     a->is_tls = base->is_tls;
-    a->tls = base->tls;
     /* a name is left for a lookup */
     if (shed_address_find(a->host, a->port, AI_NUMERICHOST, &list) == 0) {
         shed_address_set(a, 0, list, NULL);
         freeaddrinfo(list);
     }
     code = make_text(a, err);
+    if (code == SHED_OK && a->is_tls) {
+        a->tls = shed_tls_server_like(base->tls, a->text);
+        if (a->tls == NULL)
+            code = shed_fail_nomem(err, "the address of a server");
+    }
     if (code == SHED_OK)
         *out = a;
     else
@@ -381,8 +386,7 @@ void shed_address_unref(struct shed_address *a)
 {
     if (a == NULL || atomic_fetch_sub(&a->refs, 1) > 1)
         return;
-    if (a->uri.buffer != NULL) /* else they are its base's */
-        shed_tls_settings_destroy(a->tls);
+    shed_tls_server_destroy(a->tls);
     free(a->text);
     free(a->places);
     shed_uri_fini(&a->uri);

@@ -22,7 +22,7 @@
 #define SHED_SEEDS_MAX ((size_t)64)
 
 struct addrinfo;
-struct shed_tls_settings;
+struct shed_tls_server;
 
 struct shed_address {
     /* set at creation */
@@ -42,11 +42,9 @@ struct shed_address {
                       of a cluster */
     char db[24];   /* in decimal; empty for database 0, in which connections
                       begin, because a proxy may refuse SELECT */
-    struct shed_uri uri; /* holds the texts that places do not */
-    bool is_tls;         /* set at creation */
-    /* set before the first connection, if so; another address's, unless this
-     * one is of a URI */
-    struct shed_tls_settings *tls;
+    struct shed_uri uri;         /* holds the texts that places do not */
+    bool is_tls;                 /* set at creation */
+    struct shed_tls_server *tls; /* set before the first connection, if so */
     /* atomic */
     atomic_uint refs;
     atomic_bool is_role_refused; /* we have no right to ROLE */

@@ -29,16 +29,19 @@
 #include "base/mutex.h"
 #include "base/process.h"
 
-struct shed_tls_settings {
+struct shed_tls_server {
     /* set at creation */
+    const char *text;
     SSL_CTX *context;
     pid_t pid;
+    struct shed_mutex mu;
+    /* under mu */
+    SSL_SESSION *session; /* NULL: none to resume */
 };
 
 struct shed_tls {
     /* set at creation */
-    const char *text; /* the server, in reasons */
-    pid_t pid;
+    struct shed_tls_server *server;
     struct shed_mutex mu;
     /* under mu */
     SSL *ssl;      /* owns the two buffers */
@@ -118,6 +121,7 @@ static enum shed_code fail_connection(const struct shed_tls *t,
                                       unsigned long error,
                                       struct shed_error *err)
 {
+    const char *text = t->server->text;
     long verdict = SSL_get_verify_result(t->ssl);
 
     if (error == 0)
@@ -129,10 +133,10 @@ static enum shed_code fail_connection(const struct shed_tls *t,
         return shed_fail(
             err, SHED_EREDIS,
             "Redis %s: TLS: the server's certificate is not accepted: %s%s",
-            t->text, X509_verify_cert_error_string(verdict),
+            text, X509_verify_cert_error_string(verdict),
             is_unknown_authority(verdict) ? " (tls_ca names its authority)"
                                           : "");
-    return shed_fail(err, SHED_EREDIS, "Redis %s: TLS: %s", t->text,
+    return shed_fail(err, SHED_EREDIS, "Redis %s: TLS: %s", text,
                      explain(error));
 }
 
@@ -148,7 +152,36 @@ static enum shed_code fail_setting(const char *setting, const char *path,
                      setting, path, explain(error));
 }
 
-/* ------------------------------------------------------------ the settings */
+/* ---------------------------------------------------------------- a server */
+
+/* NULL: the next handshake is a whole one. */
+static void set_session(struct shed_tls_server *s, SSL_SESSION *session)
+{
+    SSL_SESSION *before;
+
+    shed_mutex_lock(&s->mu);
+    before = s->session;
+    s->session = session;
+    shed_mutex_unlock(&s->mu);
+    SSL_SESSION_free(before);
+}
+
+/* OpenSSL has a session that can be resumed. Returns: 1, since it is kept. */
+static int keep_session(SSL *ssl, SSL_SESSION *session)
+{
+    set_session(SSL_get_app_data(ssl), session);
+    return 1;
+}
+
+/* Let a connection resume the last session. If it cannot be resumed, the
+ * handshake is a whole one. */
+static void offer_session(struct shed_tls_server *s, SSL *ssl)
+{
+    shed_mutex_lock(&s->mu);
+    if (s->session != NULL)
+        (void)SSL_set_session(ssl, s->session);
+    shed_mutex_unlock(&s->mu);
+}
 
 /* Without it OpenSSL would ask for a passphrase at the terminal. */
 static int refuse_passphrase(char *out, int size, int is_writing, void *arg)
@@ -236,11 +269,14 @@ static bool set_rules(SSL_CTX *context)
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                   SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT |
+                                                SSL_SESS_CACHE_NO_INTERNAL);
+    SSL_CTX_sess_set_new_cb(context, keep_session);
     return SSL_CTX_get_min_proto_version(context) >= TLS1_2_VERSION ||
            SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1;
 }
 
-static enum shed_code set_up(struct shed_tls_settings *s,
+static enum shed_code set_up(struct shed_tls_server *s,
                              const struct shed_client_options *o,
                              struct shed_error *err)
 {
@@ -256,33 +292,60 @@ static enum shed_code set_up(struct shed_tls_settings *s,
     return code;
 }
 
-enum shed_code
-shed_tls_settings_create(const struct shed_client_options *options,
-                         struct shed_tls_settings **out, struct shed_error *err)
+/* Without a context. Returns: NULL when out of memory. */
+static struct shed_tls_server *alloc(const char *text)
 {
-    struct shed_tls_settings *s = calloc(1, sizeof(*s));
+    struct shed_tls_server *s = calloc(1, sizeof(*s));
+
+    if (s == NULL || shed_mutex_init(&s->mu, SHED_RANK_TLS_SESSION) != 0) {
+        free(s);
+        return NULL;
+    }
+    s->text = text;
+    s->pid = shed_process_id();
+    return s;
+}
+
+enum shed_code shed_tls_server_create(const char *text,
+                                      const struct shed_client_options *options,
+                                      struct shed_tls_server **out,
+                                      struct shed_error *err)
+{
+    struct shed_tls_server *s = alloc(text);
     enum shed_code code;
 
     *out = NULL;
     if (s == NULL)
         return shed_fail_nomem(err, "the TLS of a client");
-    s->pid = shed_process_id();
     mark_errors();
     code = set_up(s, options, err);
     unmark_errors();
     if (code == SHED_OK)
         *out = s;
     else
-        shed_tls_settings_destroy(s);
+        shed_tls_server_destroy(s);
     return code;
 }
 
-void shed_tls_settings_destroy(struct shed_tls_settings *s)
+struct shed_tls_server *
+shed_tls_server_like(const struct shed_tls_server *other, const char *text)
+{
+    struct shed_tls_server *s = alloc(text);
+
+    if (s != NULL && SSL_CTX_up_ref(other->context) == 1)
+        s->context = other->context;
+    return s;
+}
+
+void shed_tls_server_destroy(struct shed_tls_server *s)
 {
     if (s == NULL)
         return;
-    if (s->pid == shed_process_id())
+    if (s->pid == shed_process_id()) {
+        SSL_SESSION_free(s->session);
         SSL_CTX_free(s->context);
+    }
+    shed_mutex_destroy(&s->mu);
     free(s);
 }
 
@@ -301,16 +364,19 @@ static enum shed_code conclude_locked(struct shed_tls *t, int result,
         t->is_open = t->is_open || SSL_is_init_finished(t->ssl);
         return SHED_OK;
     }
+    if (!t->is_open)
+        set_session(t->server, NULL);
     return fail_connection(t, error, err);
 }
 
-static enum shed_code start(struct shed_tls *t, SSL_CTX *context,
-                            const char *host, struct shed_error *err)
+static enum shed_code start(struct shed_tls *t, const char *host,
+                            struct shed_error *err)
 {
-    t->ssl = SSL_new(context);
+    t->ssl = SSL_new(t->server->context);
     t->in = BIO_new(BIO_s_mem());
     t->out = BIO_new(BIO_s_mem());
     if (t->ssl == NULL || t->in == NULL || t->out == NULL ||
+        SSL_set_app_data(t->ssl, t->server) != 1 ||
         !expect_host(t->ssl, host)) {
         BIO_free(t->in);
         BIO_free(t->out);
@@ -318,12 +384,12 @@ static enum shed_code start(struct shed_tls *t, SSL_CTX *context,
         return shed_fail_nomem(err, "a Redis connection");
     }
     SSL_set_bio(t->ssl, t->in, t->out);
+    offer_session(t->server, t->ssl);
     SSL_set_connect_state(t->ssl);
     return conclude_locked(t, SSL_do_handshake(t->ssl), err);
 }
 
-enum shed_code shed_tls_create(const struct shed_tls_settings *settings,
-                               const char *text, const char *host,
+enum shed_code shed_tls_create(struct shed_tls_server *server, const char *host,
                                struct shed_tls **out, struct shed_error *err)
 {
     struct shed_tls *t = calloc(1, sizeof(*t));
@@ -334,10 +400,9 @@ enum shed_code shed_tls_create(const struct shed_tls_settings *settings,
         free(t);
         return shed_fail_nomem(err, "a Redis connection");
     }
-    t->text = text;
-    t->pid = settings->pid;
+    t->server = server;
     mark_errors();
-    code = start(t, settings->context, host, err);
+    code = start(t, host, err);
     if (code == SHED_OK)
         *out = t;
     else
@@ -345,12 +410,22 @@ enum shed_code shed_tls_create(const struct shed_tls_settings *settings,
     return code;
 }
 
+/* Without its shutdown, which sends nothing here, OpenSSL would no longer
+ * resume the session of TLS 1.2. */
+static void free_connection(SSL *ssl)
+{
+    if (ssl == NULL)
+        return;
+    SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+    SSL_free(ssl);
+}
+
 void shed_tls_destroy(struct shed_tls *t)
 {
     if (t == NULL)
         return;
-    if (t->pid == shed_process_id())
-        SSL_free(t->ssl);
+    if (t->server->pid == shed_process_id())
+        free_connection(t->ssl);
     shed_mutex_destroy(&t->mu);
     free(t);
 }

@@ -2,8 +2,8 @@
  * TLS to Redis, without a socket: what the peer has sent goes in, what is to be
  * sent to it comes out. Nothing here waits. Only tls.c sees OpenSSL.
  *
- * The settings of a client, which its connections share, and a connection, of
- * which one thread may write while another one reads.
+ * A server that connections share, and a connection, of which one thread may
+ * write while another one reads.
  */
 #ifndef SHED_WIRE_TLS_H
 #define SHED_WIRE_TLS_H
@@ -13,37 +13,44 @@
 
 #include <snowshed/snowshed.h>
 
-/* ------------------------------------------------------------ the settings */
+/* ---------------------------------------------------------------- a server */
 
-struct shed_tls_settings;
+struct shed_tls_server;
 
 /*
- * Whom to believe and who we are (tls_ca, tls_cert and tls_key of the options).
+ * Whom to believe and who we are (tls_ca, tls_cert and tls_key of the options),
+ * and the last session, which later connections resume. text names the server
+ * in reasons and is borrowed.
+ *
  * Returns: SHED_OK and *out; SHED_EINVAL (a file that cannot be used),
  * SHED_ENOMEM.
  */
 SHED_MUST_CHECK enum shed_code
-shed_tls_settings_create(const struct shed_client_options *options,
-                         struct shed_tls_settings **out,
-                         struct shed_error *err);
+shed_tls_server_create(const char *text,
+                       const struct shed_client_options *options,
+                       struct shed_tls_server **out, struct shed_error *err);
+
+/* Another server by the same files, with sessions of its own. Returns: NULL
+ * when out of memory. */
+struct shed_tls_server *
+shed_tls_server_like(const struct shed_tls_server *other, const char *text);
 
 /* Destroy it after its connections; NULL is allowed. In a forked child what
  * OpenSSL has stays, because another thread may have been changing it. */
-void shed_tls_settings_destroy(struct shed_tls_settings *settings);
+void shed_tls_server_destroy(struct shed_tls_server *server);
 
 /* ------------------------------------------------------------ a connection */
 
 struct shed_tls;
 
 /* Begin a handshake. The certificate must be for host, a name or an IP address.
- * text names the server in reasons, and is borrowed.
  * Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EREDIS. */
-SHED_MUST_CHECK enum shed_code
-shed_tls_create(const struct shed_tls_settings *settings, const char *text,
-                const char *host, struct shed_tls **out,
-                struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_tls_create(struct shed_tls_server *server,
+                                               const char *host,
+                                               struct shed_tls **out,
+                                               struct shed_error *err);
 
-/* Destroy it; NULL is allowed. In a forked child, as the settings. */
+/* Destroy it; NULL is allowed. In a forked child, as the server. */
 void shed_tls_destroy(struct shed_tls *tls);
 
 /* Whether the handshake has ended: the peer is the one that it should be. */

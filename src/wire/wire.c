@@ -253,7 +253,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     if (w->in == NULL || (a->is_tls && w->sealed == NULL))
         code = shed_fail_nomem(err, "a Redis connection");
     else if (a->is_tls)
-        code = shed_tls_create(a->tls, a->text, host, &w->tls, err);
+        code = shed_tls_create(a->tls, host, &w->tls, err);
     if (code != SHED_OK) {
         shed_wire_close(w);
         return code;

@@ -23,7 +23,7 @@ static struct shed_client_options options;
 static SSL_CTX *context;
 static SSL *peer;
 static BIO *peer_in, *peer_out;
-static struct shed_tls_settings *settings;
+static struct shed_tls_server *server;
 static struct shed_tls *tls;
 static char heard[TEXT_BYTES], got[TEXT_BYTES];
 static size_t heard_size, got_size;
@@ -107,8 +107,8 @@ static void start_server(const char *host)
     struct shed_error err;
 
     expected_host = host;
-    ck_assert_msg(shed_tls_settings_create(&options, &settings, &err) ==
-                      SHED_OK,
+    ck_assert_msg(shed_tls_server_create("redis:6379", &options, &server,
+                                         &err) == SHED_OK,
                   "%s", err.reason);
 }
 
@@ -126,7 +126,7 @@ static enum shed_code open_ends_within(struct shed_error *err)
     heard_size = got_size = 0;
     portion = SIZE_MAX;
     is_scarce = true;
-    code = shed_tls_create(settings, "redis:6379", expected_host, &tls, err);
+    code = shed_tls_create(server, expected_host, &tls, err);
     is_scarce = false;
     return code;
 }
@@ -149,8 +149,8 @@ static void close_ends(void)
 static void stop(void)
 {
     close_ends();
-    shed_tls_settings_destroy(settings);
-    settings = NULL;
+    shed_tls_server_destroy(server);
+    server = NULL;
     SSL_CTX_free(context);
     context = NULL;
 }
@@ -422,11 +422,36 @@ TEST_EACH(a_file_that_cannot_be_used_is_named, 0, COUNT_OF(mistakes))
     options.tls_ca = at(row->ca);
     options.tls_cert = at(row->cert);
     options.tls_key = at(row->key);
-    ck_assert_int_eq(shed_tls_settings_create(&options, &settings, &err),
-                     SHED_EINVAL);
-    ck_assert_ptr_null(settings);
+    ck_assert_int_eq(
+        shed_tls_server_create("redis:6379", &options, &server, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_null(server);
     ck_assert_msg(strstr(err.reason, row->says) != NULL, "%s", err.reason);
     ck_assert_uint_eq(ERR_peek_error(), 0);
+}
+
+/* ----------------------------------------------------------------- sessions */
+
+TEST(a_session_is_resumed_by_all_later_connections)
+{
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+
+    for (int i = 0; i < 2; i++) {
+        start_peer("server", versions[i]);
+        start_server("localhost");
+        for (int j = 0; j < 4; j++) {
+            shake();
+            expect_talk();
+            ck_assert_msg(SSL_session_reused(peer) == (j > 0), "%d: %d", i, j);
+            close_ends();
+        }
+        /* of a server that was restarted it is none */
+        SSL_CTX_free(context);
+        start_peer("server", versions[i]);
+        shake();
+        ck_assert_int_eq(SSL_session_reused(peer), 0);
+        stop();
+    }
 }
 
 TEST(a_certificate_is_checked_again_after_a_failure)
@@ -447,6 +472,7 @@ TEST(a_certificate_is_checked_again_after_a_failure)
     SSL_CTX_free(context);
     start_peer("server", 0);
     shake();
+    ck_assert_int_eq(SSL_session_reused(peer), 0);
 }
 
 /* ------------------------------------------------------- between the bytes */
@@ -665,11 +691,11 @@ TEST(a_server_bears_that_memory_is_out)
         countdown = n;
         n += 1 + n / 20;
         is_scarce = true;
-        code = shed_tls_settings_create(&options, &settings, &err);
+        code = shed_tls_server_create("redis:6379", &options, &server, &err);
         is_scarce = false;
         expect_bearable(code, &err);
-        shed_tls_settings_destroy(settings);
-        settings = NULL;
+        shed_tls_server_destroy(server);
+        server = NULL;
         ck_assert_uint_eq(ERR_peek_error(), 0);
     } while (has_failed);
     ck_assert_int_gt(n, 100);

@@ -469,12 +469,22 @@ void shed_async_begin(struct shed_pending *p, const struct shed_then *then)
     begin(p, then);
 }
 
+/* A thread's wait for a call's end; of both, until the second has left it. */
 struct wait {
     struct shed_latch latch;
+    atomic_uint users;
     enum shed_code code;
     struct shed_value *value;
-    struct shed_error *err;
+    struct shed_error error;
 };
+
+static void leave_wait(struct wait *wait)
+{
+    if (atomic_fetch_sub(&wait->users, 1) > 1)
+        return;
+    shed_value_unref(wait->value);
+    free(wait);
+}
 
 static void end_wait(void *user, enum shed_code code, struct shed_value *value,
                      const struct shed_error *reason)
@@ -483,21 +493,44 @@ static void end_wait(void *user, enum shed_code code, struct shed_value *value,
 
     wait->code = code;
     wait->value = value;
-    if (reason != NULL && wait->err != NULL)
-        *wait->err = *reason;
+    if (reason != NULL)
+        wait->error = *reason;
     shed_latch_count_down(&wait->latch, 1);
+    leave_wait(wait);
 }
 
-enum shed_code shed_async_await(struct shed_pending *p, struct shed_value **out,
-                                struct shed_error *err)
+enum shed_code shed_async_fail_late(struct shed_error *err)
 {
-    struct wait wait = {.latch = SHED_LATCH_INIT(1), .err = err};
-    const struct shed_then then = {end_wait, &wait, NULL};
+    return shed_fail(err, SHED_ETIMEDOUT,
+                     "the deadline has passed, and a callback blocks the "
+                     "client's thread");
+}
 
+enum shed_code shed_async_await(struct shed_pending *p, uint64_t deadline_ms,
+                                struct shed_value **out, struct shed_error *err)
+{
+    struct wait *wait = calloc(1, sizeof(*wait));
+    const struct shed_then then = {end_wait, wait, NULL};
+    enum shed_code code;
+
+    if (wait == NULL) {
+        free(p);
+        return shed_fail_nomem(err, "a call");
+    }
+    shed_latch_init(&wait->latch, 1);
+    atomic_init(&wait->users, 2);
     shed_async_begin(p, &then);
-    (void)shed_latch_wait(&wait.latch, UINT64_MAX);
-    *out = wait.value;
-    return wait.code;
+    if (shed_latch_wait(&wait->latch, deadline_ms + SHED_ASYNC_LATE_MS)) {
+        code = wait->code;
+        *out = wait->value;
+        wait->value = NULL;
+        if (code != SHED_OK && err != NULL)
+            *err = wait->error;
+    } else {
+        code = shed_async_fail_late(err);
+    }
+    leave_wait(wait);
+    return code;
 }
 
 enum shed_code shed_async_create(struct shed_cache *cache,

@@ -228,6 +228,9 @@ static void look(struct get *g)
 
 static void start(struct get *g)
 {
+    if (g->is_reader)
+        atomic_fetch_add_explicit(&g->get.cache->readers, 1,
+                                  memory_order_relaxed);
     g->get.value =
         shed_look_near(g->get.cache, shed_key_bytes(&g->get.key), &g->terms);
     if (g->get.value != NULL)
@@ -393,7 +396,7 @@ enum shed_code shed_async_get_await(struct shed_cache *cache,
     if (p == NULL)
         return shed_fail_nomem(err, "a get");
     get_of(p)->is_reader = true;
-    return shed_async_await(p, out, err);
+    return shed_async_await(p, shed_terms_deadline_ms(terms), out, err);
 }
 
 enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,

@@ -97,16 +97,19 @@ void shed_get_count(const struct shed_key_get *g)
  * shared one costs its callers a wake-up, and the wait for the GET before it.
  * Where callers are more, threads outnumber connections, and what counts is how
  * little is done for each call. With a near cache, what is not near has changed
- * a moment ago, perhaps for all threads. Returns: whether one more reader,
- * which it counts, is to share. */
-static bool is_to_share(struct shed_cache *cache,
-                        const struct shed_terms *terms)
+ * a moment ago, perhaps for all threads. Returns: whether this is to be a GET
+ * of its own; then it is counted among the readers. */
+static bool may_read_alone(struct shed_cache *cache,
+                           const struct shed_terms *terms)
 {
-    size_t alone_max = cache->near != NULL ? 0 : cache->client->links_limit;
+    size_t alone_max = cache->near != NULL ? 1 : cache->client->links_limit;
     size_t before =
         atomic_fetch_add_explicit(&cache->readers, 1, memory_order_relaxed);
 
-    return before >= alone_max && shed_terms_may_share(terms);
+    if (before < alone_max || !shed_terms_may_share(terms))
+        return true;
+    atomic_fetch_sub_explicit(&cache->readers, 1, memory_order_relaxed);
+    return false;
 }
 
 /* Get a key that has no row near by its cache's rule, or a call with options.
@@ -133,7 +136,7 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
     g = (struct shed_key_get){
         .cache = cache, .key = named.key, .terms = &terms};
     if (shed_get_looks_first(cache, &terms, &named.key)) {
-        if (is_to_share(cache, &terms))
+        if (!may_read_alone(cache, &terms))
             return shed_async_get_await(cache, &named.key, &terms, out, err);
         g.code = shed_look(cache, &named.key, &terms, &g.look, &why);
         atomic_fetch_sub_explicit(&cache->readers, 1, memory_order_relaxed);

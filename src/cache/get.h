@@ -59,7 +59,7 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_terms *terms,
                                            bool is_part);
 
-/* Get a key over the loop, for a thread that shares its GET with others, and
+/* Get a key over the loop, for a thread that shares its GET with others. It
  * counts among the cache's readers until that has ended. Returns: as shed_get.
  */
 SHED_MUST_CHECK enum shed_code

@@ -8,6 +8,7 @@
  */
 #include "cache/write.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static struct shed_key key_of(const struct shed_write *w)
 struct sweep {
     const char *array; /* what they are called */
     struct shed_latch latch;
+    atomic_size_t users; /* the thread, and the writes that have not ended */
     /* how they end: reactor thread only, until the latch is open */
     enum shed_code code;
     size_t first;          /* that has failed; its code */
@@ -396,7 +398,13 @@ enum shed_code shed_write_await(struct shed_write *w, struct shed_error *err)
 {
     struct shed_value *none;
 
-    return shed_async_await(&w->pending, &none, err);
+    return shed_async_await(&w->pending, w->tries.deadline_ms, &none, err);
+}
+
+static void leave_sweep(struct sweep *s)
+{
+    if (atomic_fetch_sub(&s->users, 1) == 1)
+        free(s);
 }
 
 static void end_one(void *user, enum shed_code code, struct shed_value *value,
@@ -408,25 +416,45 @@ static void end_one(void *user, enum shed_code code, struct shed_value *value,
     (void)value;
     (void)reason;
     shed_latch_count_down(&s->latch, 1);
+    leave_sweep(s);
+}
+
+static void begin_all(struct sweep *s, struct shed_write **writes, size_t count)
+{
+    const struct shed_then then = {end_one, s, NULL};
+
+    shed_latch_init(&s->latch, count);
+    atomic_init(&s->users, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        writes[i]->sweep = s;
+        writes[i]->index = i;
+        shed_async_begin(&writes[i]->pending, &then);
+    }
 }
 
 enum shed_code shed_writes_await(struct shed_write **writes, size_t count,
                                  const char *array, struct shed_error *err)
 {
     struct shed_cache *cache = writes[0]->pending.cache;
-    struct sweep s = {.array = array, .first = count, .told = count};
-    const struct shed_then then = {end_one, &s, NULL};
+    uint64_t deadline_ms = writes[0]->tries.deadline_ms;
+    struct sweep *s = malloc(sizeof(*s));
+    enum shed_code code;
 
-    shed_latch_init(&s.latch, count);
-    for (size_t i = 0; i < count; i++) {
-        writes[i]->sweep = &s;
-        writes[i]->index = i;
-        shed_async_begin(&writes[i]->pending, &then);
+    if (s == NULL) {
+        while (count > 0)
+            free(writes[--count]);
+        return shed_fail_nomem(err, "a call");
     }
-    (void)shed_latch_wait(&s.latch, UINT64_MAX);
-    shed_count_code(&cache->counters, s.code);
-    s.err.code = s.code;
-    if (s.code != SHED_OK && err != NULL)
-        *err = s.err;
-    return s.code;
+    *s = (struct sweep){.array = array, .first = count, .told = count};
+    begin_all(s, writes, count);
+    if (shed_latch_wait(&s->latch, deadline_ms + SHED_ASYNC_LATE_MS)) {
+        code = s->err.code = s->code;
+        if (code != SHED_OK && err != NULL)
+            *err = s->err;
+    } else {
+        code = shed_async_fail_late(err);
+    }
+    shed_count_code(&cache->counters, code);
+    leave_sweep(s);
+    return code;
 }

@@ -8,6 +8,7 @@
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 
+#include "base/latch.h"
 #include "support/bare.h"
 #include "support/answers.h"
 #include "support/fixture.h"
@@ -220,6 +221,39 @@ TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
     invalidate(peer.cache, "any");
     WAIT_FOR(atomic_load(&action.is_done));
     peer_close(&peer);
+    down();
+}
+
+/* --------------------------------------------- one that does not return */
+
+static struct shed_latch held_up = SHED_LATCH_INIT(1);
+static atomic_bool is_held_up;
+
+static void hold_up(void)
+{
+    atomic_store(&is_held_up, true);
+    (void)shed_latch_wait(&held_up, UINT64_MAX);
+}
+
+/* What was to be invalidated is, when it has returned. */
+TEST(a_callback_that_does_not_return_holds_up_no_call_for_ever)
+{
+    const struct shed_bytes key = shed_str("old");
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    struct shed_error err;
+
+    up();
+    atomic_store(&action.run, hold_up);
+    cause_done();
+    WAIT_FOR(atomic_load(&is_held_up));
+    o.timeout_ms = 1;
+    EXPECT_CODE(shed_put(fixture.cache, key, shed_str("row"), &o, &err),
+                SHED_ETIMEDOUT);
+    ck_assert_msg(strstr(err.reason, "a callback") != NULL, "%s", err.reason);
+    EXPECT_CODE(shed_invalidate_many(fixture.cache, &key, 1, 1, &err),
+                SHED_ETIMEDOUT);
+    shed_latch_count_down(&held_up, 1);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{old}") == 0);
     down();
 }
 

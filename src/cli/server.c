@@ -121,7 +121,8 @@ static bool fail(struct cli_server *s, struct shed_error *err)
     struct shed_reply *last = NULL;
     struct shed_conn_call call;
 
-    if (s->conn.wire.fd >= 0) {
+    /* what follows a refusal is the answer to a later command of the set-up */
+    if (s->conn.wire.fd >= 0 && f->error.code != SHED_EDENIED) {
         (void)shed_wire_fill(&s->conn.wire, false, err);
         (void)shed_wire_next(&s->conn.wire, &last, err);
     }

@@ -62,9 +62,15 @@ static void check_rights(struct doctor *d)
         enum shed_code code =
             shed_probe(client, rights[i].use, shed_str(name),
                        shed_deadline_ms(shed_now_ms(), call->timeout_ms), &err);
-        cli_find(d, rights[i].subject, code == SHED_OK ? OK : rights[i].level,
-                 rights[i].means, rights[i].advice, "%s",
-                 code == SHED_OK ? "all granted" : err.reason);
+        if (code == SHED_OK || code == SHED_EDENIED)
+            cli_find(d, rights[i].subject,
+                     code == SHED_OK ? OK : rights[i].level, rights[i].means,
+                     rights[i].advice, "%s",
+                     code == SHED_OK ? "all granted" : err.reason);
+        else
+            cli_find(
+                d, rights[i].subject, PROBLEM, "The library cannot use it.",
+                "Fix this first, then run doctor again.", "%s", err.reason);
         d->is_denied |= rights[i].use == SHED_USE_CACHE && code == SHED_EDENIED;
     }
     shed_client_close(client);

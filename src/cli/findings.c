@@ -90,8 +90,11 @@ struct shed_reply *cli_find_answer(struct doctor *d, const char *subject,
     if (error == NULL)
         return reply;
     cli_find(d, subject, level, means,
-             "Grant it to the user; a proxy must pass it.", "no %s: %s",
-             command, error);
+             cli_redis_is_denied(reply)
+                 ? "Grant it to the user; a proxy must pass it."
+                 : "See the error; fix this first, then run doctor again. A "
+                   "proxy must pass the command.",
+             "no %s: %s", command, error);
     shed_reply_free(reply);
     return NULL;
 }

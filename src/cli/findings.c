@@ -39,8 +39,9 @@ static void print_finding(const struct doctor *d, const char *subject,
 {
     enum { MEANS_COLUMN = 9, IS_COLUMN = 23 };
     struct cli_text line =
-        cli_format("%s%s%s", d->is_brief ? d->server : "",
-                   d->is_brief ? ": " : "", cli_escape(shed_str(text)).at);
+        cli_escape(shed_str(cli_format("%s%s%s", d->is_brief ? d->server : "",
+                                       d->is_brief ? ": " : "", text)
+                                .at));
 
     printf("%-8s %-13s ", level, subject);
     cli_print_wrapped(line.at, IS_COLUMN);

@@ -23,6 +23,10 @@
  * before its tags are believed to reach its rows. */
 #define KEYS_MAX 10000
 
+/* From so many rows without a position, and none with one, it is believed that
+ * none has. */
+#define OTHERS_MAX 100
+
 struct work {
     const struct cli_call *call;
     size_t sent, unheard;
@@ -31,7 +35,8 @@ struct work {
     struct cli_text log; /* its key */
     /* Rows that were looked at: a note in the log reaches those with a
      * position, not those of processes without the option tags_limit. */
-    bool has_reached, has_others;
+    bool has_reached;
+    size_t others;
 };
 
 static void hear(struct work *w)
@@ -111,22 +116,23 @@ static bool see_entry(struct work *w, const struct shed_reply *head)
     bool is_reached = is_stored && (entry.flags & SHED_ENTRY_POSITION) != 0;
 
     w->has_reached |= is_reached;
-    w->has_others |= is_stored && !is_reached;
+    w->others += is_stored && !is_reached;
     return kind != CLI_FOREIGN && kind != CLI_OTHER && !is_reached;
 }
 
 /* Look at the entries of the cache, and remove what the log does not reach:
  * rows without a position, leases and failure markers. Only keys with an entry
  * of the library are removed. For tags, remove nothing: look at about keys_max
- * keys of the database, until some row has a position. */
+ * keys of the database, until some row has a position, or too many have none.
+ */
 static void look(struct work *w, uint64_t keys_max)
 {
     struct cli_walk walk;
 
     cli_walk_begin(&walk, w->call->redis, w->call->words[0], w->call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
-    while ((w->call->is_all || !w->has_reached) && walk.looked < keys_max &&
-           cli_walk_next(&walk)) {
+    while ((w->call->is_all || (!w->has_reached && w->others < OTHERS_MAX)) &&
+           walk.looked < keys_max && cli_walk_next(&walk)) {
         for (size_t i = 0; i < walk.count; i++)
             if (see_entry(w, walk.found[i].answer[0]) && w->call->is_all) {
                 cli_entry_send_unlink(walk.redis, walk.found[i].name);
@@ -170,14 +176,14 @@ static void check_tags_work(struct work *w)
     bool is_known = has_log(w);
 
     look(w, is_known ? KEYS_MAX : UINT64_MAX);
-    if (!is_known && !w->has_reached && !w->has_others)
+    if (!is_known && !w->has_reached && w->others == 0)
         fail_unknown(w);
-    if (!w->has_reached && w->has_others)
+    if (!w->has_reached && w->others > 0)
         cli_fail(w->call, CLI_USAGE,
-                 "the entries of %s have no tags, because its programs do not "
-                 "open it with the option tags_limit: nothing was changed. "
-                 "Invalidate keys, or --all-entries",
-                 w->call->words[0]);
+                 "the entries of %s (%zu were looked at) have no tags, because "
+                 "its programs do not open it with the option tags_limit: "
+                 "nothing was changed. Invalidate keys, or --all-entries",
+                 w->call->words[0], w->others);
 }
 
 /* A bad line ends the program with a message, so that nobody believes that the

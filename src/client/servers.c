@@ -396,7 +396,8 @@ static void ask(struct shed_servers *c)
     bool is_new;
 
     shed_mutex_lock(&c->mu);
-    is_new = c->scout.pipe == NULL || c->map.is_doubted;
+    is_new = c->scout.pipe == NULL || !shed_pipe_is_open(c->scout.pipe) ||
+             c->map.is_doubted;
     if (is_new)
         next_candidate_locked(c, &place);
     shed_cluster_map_ask(&c->map, shed_now_ms());

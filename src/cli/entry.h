@@ -1,6 +1,6 @@
 /*
  * One key of a cache, as it is in Redis now: read, then shown as text or as
- * JSON, by get, why, watch and check.
+ * JSON, by get, watch and check.
  */
 #ifndef CLI_ENTRY_H
 #define CLI_ENTRY_H

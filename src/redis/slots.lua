@@ -1,7 +1,9 @@
 -- Say how many slots of a budget of loads a process has, and how many it wants. Many
 -- processes share the budget. A call that is made again changes nothing more.
--- Each process is a member of a sorted set, NAME:SLOTS:WANTED: its slots, and how
--- many it wants; the score is the time when they end at the latest.
+-- Each process with slots is a member of a sorted set, NAME:SLOTS; the score is the
+-- time when they end at the latest. One that wants more than it has is a member of
+-- its own, NAME; the score is minus the time when it no longer counts as waiting. So
+-- only members with slots are read, about as many as the budget.
 -- These times are of a clock of the set. It goes on as the server's does, but
 -- never back, and at most by what has passed for the process that asks since it
 -- was answered before. So a step of the server's clock neither prolongs a slot nor
@@ -15,9 +17,11 @@
 -- Returns {how many it has now, the slots in use, how many others wait for one}
 
 local SET_MS = 604800000 -- a smaller step of the clock does not end the set
+local WAIT_MS = 300 -- a process that waits asks again within 200 ms
 local who, keep, want = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local ends, all = {}, redis.call('ZRANGE', K, 0, -1, 'WITHSCORES')
+local ends = {} -- and the two clocks
+local all = redis.call('ZRANGEBYSCORE', K, 0, '+inf', 'WITHSCORES')
 for i = 1, #all, 2 do ends[all[i]] = tonumber(all[i + 1]) end
 
 local wall = clock()
@@ -29,22 +33,25 @@ ends.wall, ends.time = nil, nil
 -- ZREM needs no memory, and after a write Redis lets a script exceed its memory.
 redis.call('PEXPIRE', K, SET_MS)
 redis.call('ZREM', K, '')
-local used, waiting = 0, 0
+redis.call('ZREMRANGEBYSCORE', K, whole(-now), '(0')
+local waiting = redis.call('ZCOUNT', K, '-inf', '(0') - redis.call('ZREM', K, who)
+local used = 0
 for member, last in pairs(ends) do
-    local name, slots, wanted = string.match(member, '^(.*):(%d+):(%d+)$')
+    local name, slots = string.match(member, '^(.*):(%d+)$')
     if not name or name == who or last <= now then
         redis.call('ZREM', K, member)
     else
         used = used + tonumber(slots)
-        if tonumber(wanted) > tonumber(slots) then waiting = waiting + 1 end
     end
 end
 local slots = math.max(keep, math.min(want, tonumber(ARGV[2]) - used))
 
-if want > 0 then
-    redis.call('ZADD', K, whole(now + tonumber(ARGV[3])),
-        who .. ':' .. whole(slots) .. ':' .. whole(want))
-elseif used + waiting == 0 then
+if slots > 0 then
+    redis.call('ZADD', K, whole(now + tonumber(ARGV[3])), who .. ':' .. whole(slots))
+end
+if slots < want then
+    redis.call('ZADD', K, whole(-now - WAIT_MS), who)
+elseif used + slots + waiting == 0 then
     redis.call('UNLINK', K)
     return {0, 0, 0}
 end

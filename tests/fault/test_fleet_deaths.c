@@ -268,6 +268,30 @@ TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
     ck_assert_uint_ge(shed_now_ms() - begin_ms, DEAD_LOAD_MS + MARGIN_MS);
 }
 
+static long long waiting_in_redis(void)
+{
+    return server_int(&server, "ZCOUNT t:loads -inf (0");
+}
+
+TEST(a_process_that_is_killed_while_it_waits_counts_for_a_moment_only)
+{
+    enum { MOMENT_MS = 2000 };
+    struct worker *busy = &fleet->workers[0], *dead = &fleet->workers[1];
+    uint64_t begin_ms;
+
+    atomic_store(&busy->may_answer, false);
+    start_worker(0);
+    WAIT_FOR(atomic_load(&busy->is_loading) == BUDGET);
+    start_worker(1);
+    WAIT_FOR(waiting_in_redis() == 2); /* the first one wants more, too */
+    kill_child(dead->pid);
+    dead->pid = 0;
+    begin_ms = shed_now_ms();
+    WAIT_FOR(waiting_in_redis() < 2);
+    ck_assert_uint_le(shed_now_ms() - begin_ms, scaled_ms(MOMENT_MS));
+    atomic_store(&busy->may_answer, true);
+}
+
 TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
 {
     server_skew(&server, STEP_S);

@@ -50,19 +50,19 @@ enum { HOUR_MS = 3600000 };
 static void use_up(unsigned slots)
 {
     for (unsigned i = 0; i < slots; i++)
-        server_do(&fixture.server, "ZADD " KEY " %u p%u:1:1", HOUR_MS, i);
+        server_do(&fixture.server, "ZADD " KEY " %u p%u:1", HOUR_MS, i);
     server_do(&fixture.server, "PEXPIRE " KEY " %u", HOUR_MS);
 }
 
 static void give_back(unsigned slot)
 {
-    server_do(&fixture.server, "ZREM " KEY " p%u:1:1", slot);
+    server_do(&fixture.server, "ZREM " KEY " p%u:1", slot);
 }
 
-/* Besides the two clocks. */
+/* That have slots, besides the two clocks. */
 static long long processes_in_redis(void)
 {
-    return server_int(&fixture.server, "ZCARD " KEY) - 2;
+    return server_int(&fixture.server, "ZCOUNT " KEY " 0 +inf") - 2;
 }
 
 static long long asks(void)
@@ -163,30 +163,6 @@ TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
     ck_assert_uint_eq(stats_of(fixture.cache).leases_won, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).leases_lost, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).published, 1);
-}
-
-TEST(a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only)
-{
-    enum { MOMENT_MS = 50 };
-    struct getter g = {0};
-    char key[16], text[24];
-    unsigned i = 0;
-
-    open_up(1);
-    use_up(1);
-    getter_start(&g, fixture.cache, "k");
-    expect_asks();
-    /* as if it came from another process, which does not go on */
-    server_do(&fixture.server, "ZADD " KEY " %u gone:0:1", MOMENT_MS);
-    give_back(0);
-    getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
-    do { /* the set is removed when it has no slot and nobody waits */
-        snprintf(key, sizeof(key), "k%u", i++);
-        snprintf(text, sizeof(text), "%s@1", key);
-        expect_text(fixture.cache, key, text);
-    } while (server_int(&fixture.server, "ZCOUNT " KEY " %u %u", MOMENT_MS,
-                        MOMENT_MS) > 0);
-    WAIT_FOR(server_int(&fixture.server, "EXISTS " KEY) == 0);
 }
 
 TEST(a_cache_that_is_closed_has_given_all_slots_back)
@@ -324,13 +300,13 @@ TEST(a_redis_that_refuses_does_not_stop_the_loads)
 
     open_up(1);
     use_up(1);
-    server_do(&fixture.server, "ACL SETUSER default -zrange");
+    server_do(&fixture.server, "ACL SETUSER default -zrangebyscore");
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_uint_eq(stats_of(fixture.cache).fleet_failures, 1);
     table_hold(&fixture.table);
     getter_start(&g, fixture.cache, "k2");
     WAIT_FOR(table_running(&fixture.table) == 1);
-    server_do(&fixture.server, "ACL SETUSER default +zrange");
+    server_do(&fixture.server, "ACL SETUSER default +zrangebyscore");
     /* a load that has begun without a slot has one as soon as it can */
     WAIT_FOR(processes_in_redis() == 2);
     table_release(&fixture.table);

@@ -105,12 +105,16 @@ static const struct row {
     {"take the first slot", SHED_SCRIPT_SLOTS, "c", "me 2 30000 100 0 1", "1",
      "", "c", ""},
     {"keep and take slots", SHED_SCRIPT_SLOTS, "c", "me 3 30000 100 1 2", "2",
-     SLOTS "me:2:2 20000 him:1:2 90 over:3:3; PEXPIRE c" LIFE, "c", ""},
+     SLOTS
+     "me:2 20000 him:1 90 over:3 -400 him -300 me -90 over; PEXPIRE c" LIFE,
+     "c", ""},
+    {"keep beyond the budget", SHED_SCRIPT_SLOTS, "c", "me 1 30000 100 2 2",
+     "2", SLOTS "him:1; PEXPIRE c" LIFE, "c", ""},
     {"ask for a slot in vain", SHED_SCRIPT_SLOTS, "c", "me 1 30000 100 0 1",
-     "0", SLOTS "him:1:1; PEXPIRE c" LIFE, "c", ""},
+     "0", SLOTS "him:1; PEXPIRE c" LIFE, "c", ""},
     /* nothing is left but the clocks */
     {"give back the last slot", SHED_SCRIPT_SLOTS, "c", "me 2 30000 100 0 0",
-     "0", SLOTS "me:1:1; PEXPIRE c" LIFE, "c", ""},
+     "0", SLOTS "me:1; PEXPIRE c" LIFE, "c", ""},
     {"invalidate a tag", SHED_SCRIPT_INVALIDATE_TAG, "g", "red 10 0", "",
      "ZADD g 1000 red 2000 blue 500 ''", "", ""},
     /* it is invalidated, and what is older is still there */
@@ -163,9 +167,15 @@ static const struct row {
 
 enum { ROWS = sizeof(rows) / sizeof(*rows) };
 
-static const char *const commands[] = {
-    "get",  "set",    "setrange", "del",    "unlink", "pttl", "pexpire",
-    "time", "incrby", "zadd",     "zrange", "zrem",   "info", "pubsub"};
+static const char *const commands[] = {"get",           "set",
+                                       "setrange",      "del",
+                                       "unlink",        "pttl",
+                                       "pexpire",       "time",
+                                       "incrby",        "zadd",
+                                       "zrange",        "zrem",
+                                       "zrangebyscore", "zremrangebyscore",
+                                       "zcount",        "info",
+                                       "pubsub"};
 
 enum { COMMANDS = sizeof(commands) / sizeof(*commands) };
 

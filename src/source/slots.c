@@ -70,7 +70,7 @@ void shed_slots_end(struct shed_slots *s, uint64_t cost_us)
 
 bool shed_slots_is_idle(const struct shed_slots *s)
 {
-    return s->busy + s->ready + s->held == 0;
+    return s->busy + s->ready == 0 && s->held == 0 && !s->is_refused;
 }
 
 /* ----------------------------------------------------------- the exchanges */

@@ -91,7 +91,8 @@ void shed_slots_settle(struct shed_slots *s,
 void shed_slots_attach(struct shed_slots *s);
 void shed_slots_go_without(struct shed_slots *s);
 
-/* Whether none is in use, or still to be given back. */
+/* Whether none is in use, or still to be given back, and Redis does not take
+ * this source to wait. */
 bool shed_slots_is_idle(const struct shed_slots *s);
 
 #endif

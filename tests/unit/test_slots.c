@@ -168,8 +168,10 @@ TEST(a_source_that_no_longer_waits_for_a_slot_says_so)
     expect_sent(0, 1);
     shed_slots_want(&slots, 0);
     answer(0, 1, 0);
+    ck_assert(!shed_slots_is_idle(&slots));
     expect_sent(0, 0);
     answer(0, 1, 0);
+    ck_assert(shed_slots_is_idle(&slots));
     ck_assert(!next());
 }
 
@@ -255,6 +257,7 @@ TEST(loads_begin_without_slots_while_redis_is_away)
     expect_sent(0, 1);
     lose_it();
     begin();
+    ck_assert(!shed_slots_is_idle(&slots));
     ck_assert(!next());
     ck_assert_uint_ge(delay_ms, 500);
     ck_assert_uint_le(delay_ms, 1000);

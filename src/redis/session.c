@@ -85,6 +85,7 @@ struct shed_session {
     struct tracking tracking;     /* of what commands reads */
     struct tracking broadcasting; /* of the prefix */
     struct shed_call alive;       /* of broadcast */
+    struct shed_call untracked_alive;
     atomic_bool is_broadcast;
     struct shed_call id;
     struct shed_call info;
@@ -574,7 +575,11 @@ static void on_ping(void *arg)
     shed_pipe_check_address(p->pipe[COMMANDS]);
     if (p->channels == CHANNELS)
         shed_pipe_ping(p->pipe[PUSHES]);
-    if (atomic_load(&p->is_broadcast)) /* without an answer it is dropped */
+    /* without an answer these are dropped */
+    if (shed_pipe_is_open(p->pipe[UNTRACKED]))
+        ask(p, UNTRACKED, &p->untracked_alive, shed_call_ignore,
+            shed_args_of("PING", NULL));
+    if (atomic_load(&p->is_broadcast))
         ask(p, BROADCAST, &p->alive, shed_call_ignore,
             shed_args_of("PING", NULL));
 }

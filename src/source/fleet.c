@@ -361,6 +361,7 @@ static void add_locked(struct shed_fleet *f, struct shed_fleet_link *link)
         shed_slots_attach(&f->slots);
         f->was_away = false;
         f->changed_us = shed_now_us();
+        kick_locked(f);
     }
 }
 

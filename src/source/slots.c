@@ -100,14 +100,15 @@ static struct shed_slots_exchange prepare(const struct shed_slots *s,
     return x;
 }
 
-/* Whether it is to be sent now. While Redis is away that shows whether it is
- * back; where Redis takes this source to wait, that it no longer does. */
+/* Whether it is to be sent now. The first one opens the connection before any
+ * load. While Redis is away one shows whether it is back; where Redis takes
+ * this source to wait, that it no longer does. */
 static bool is_due(const struct shed_slots *s,
                    const struct shed_slots_exchange *x, uint64_t now_ms)
 {
     if (s->is_away)
         return s->ask_ms <= now_ms;
-    return s->held != x->keep || x->want > x->keep ||
+    return s->heard_ms == 0 || s->held != x->keep || x->want > x->keep ||
            (s->is_refused && s->wanted <= s->ready) ||
            (x->keep > 0 && keep_ms(s) <= now_ms);
 }

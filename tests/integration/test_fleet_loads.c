@@ -96,6 +96,19 @@ TEST(a_load_waits_while_the_budget_is_used_up)
     ck_assert_uint_eq(stats_of(fixture.cache).fleet_failures, 0);
 }
 
+/* Else the next load would find out that its connection has died silently. */
+TEST(the_connection_is_made_before_the_first_load_and_pinged)
+{
+    long long before;
+
+    set_up(1);
+    fixture.client_options.wait = SHED_WAIT_POLL; /* nothing else is pinged */
+    fixture_open(&fixture);
+    WAIT_FOR(asks() > 0);
+    before = server_calls(&fixture.server, "ping");
+    WAIT_FOR(server_calls(&fixture.server, "ping") > before);
+}
+
 TEST(a_load_that_need_not_wait_is_not_counted_as_waiting)
 {
     open_up(2);

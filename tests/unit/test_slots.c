@@ -112,6 +112,15 @@ TEST(a_load_begins_when_its_slot_is_granted)
     ck_assert(!shed_slots_may_begin(&slots));
 }
 
+TEST(redis_is_asked_before_the_first_load)
+{
+    set_up(2);
+    expect_sent(0, 0);
+    answer(0, 0, 0);
+    ck_assert(!next());
+    ck_assert_uint_eq(delay_ms, UINT64_MAX);
+}
+
 TEST(a_slot_is_given_back_when_its_load_has_ended)
 {
     set_up(2);

@@ -489,17 +489,14 @@ TEST(a_lost_connection_alone_repeats_nothing)
     fixture_open(&fixture);
     put(fixture.cache, "k", "k@put");
     wait_for_pushes(&fixture);
-    changes = shed_session_server_changes(
-        shed_client_session(fixture.client, shed_str("")));
+    changes = shed_client_server_changes(fixture.client);
     server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
     WAIT_FOR(!shed_client_is_up(fixture.client) ||
              server_calls(&fixture.server, "info") > 1);
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
     expect_origin(fixture.cache, "k", "k@put", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(repeated(), 0);
-    ck_assert_uint_eq(shed_session_server_changes(
-                          shed_client_session(fixture.client, shed_str(""))),
-                      changes);
+    ck_assert_uint_eq(shed_client_server_changes(fixture.client), changes);
 }
 
 /* This is the limit of the promise: replication is asynchronous, and the

@@ -139,6 +139,12 @@ static void subscribe(struct shed_session *p, unsigned count)
     shed_timer_set(p->subscribing, p->command_timeout_ms);
 }
 
+/* It is subscribed to first, and stays when that of an epoch is left. */
+static bool has_process_channel(const struct shed_session *p)
+{
+    return atomic_load(&p->channels) >= CHANNELS - 1;
+}
+
 /* Go from the channel of the last epoch to that of this one, while the
  * connection for commands is made again, so that leases can name it from the
  * first. Without the right to UNSUBSCRIBE, those of the last epoch seem to be
@@ -573,7 +579,7 @@ static void on_ping(void *arg)
     ask_role(p);
     shed_announcements_check(p->announcements);
     shed_pipe_check_address(p->pipe[COMMANDS]);
-    if (p->channels == CHANNELS)
+    if (has_process_channel(p))
         shed_pipe_ping(p->pipe[PUSHES]);
     /* without an answer these are dropped */
     if (shed_pipe_is_open(p->pipe[UNTRACKED]))
@@ -849,7 +855,7 @@ bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)
 void shed_session_identify(struct shed_session *p,
                            struct shed_identity *identity)
 {
-    if (read_run(p, identity->run) && atomic_load(&p->channels) == CHANNELS)
+    if (read_run(p, identity->run) && has_process_channel(p))
         memcpy(identity->process, p->channel + strlen(SHED_PROCESS_CHANNEL),
                sizeof(identity->process));
     else

@@ -79,6 +79,41 @@ TEST(a_connection_for_pushes_that_died_silently_is_replaced)
     server_down();
 }
 
+/* On the loop. */
+struct ending {
+    struct shed_session *session;
+    struct shed_identity before, after;
+};
+
+static void end_epoch(void *arg)
+{
+    struct ending *e = arg;
+
+    shed_session_identify(e->session, &e->before);
+    shed_session_end_epoch(e->session, shed_session_epoch(e->session));
+    shed_session_identify(e->session, &e->after);
+}
+
+static bool had_identity(struct shed_client *client, struct ending *e)
+{
+    shed_reactor_run(client->reactor, end_epoch, e);
+    return e->before.process[0] != ' ';
+}
+
+/* Else a lock that it takes meanwhile would outlast it if it died. */
+TEST(a_process_has_its_identity_while_an_epoch_ends)
+{
+    struct shed_client *client;
+    struct ending e;
+
+    server_up();
+    client = open_client(&server, SHED_WAIT_AUTO);
+    e.session = shed_client_session(client, shed_str(""));
+    WAIT_FOR(had_identity(client, &e));
+    ck_assert_mem_eq(&e.before, &e.after, sizeof(e.before));
+    server_down();
+}
+
 /* A turn of the loop that lasts until may_look. */
 struct turn {
     struct shed_post post;

@@ -271,6 +271,9 @@ static void end_extend_of_hold(struct shed_lock_machine *m,
         shed_hold_renew(hold, &round->question);
     else
         hold->epochs = round->question.epochs;
+    /* the session changed meanwhile, so the record is written again */
+    if (verdict == SHED_VERDICT_YES && hold->epochs != m->epochs)
+        hold->renew_at_ms = 0;
 }
 
 /* Returns: the verdict, or NO if the hold has ended meanwhile. An answer that

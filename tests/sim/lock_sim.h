@@ -74,6 +74,7 @@ struct sim_process {
     uint64_t changed_ms; /* when a session began or ended */
     struct {
         bool is_up;
+        bool is_deaf;      /* it is not, but its connection for commands is */
         bool has_told_age; /* the server, by INFO */
         uint64_t number;   /* of the connection */
         char run[SHED_RUN_BYTES];

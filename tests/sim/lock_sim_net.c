@@ -68,7 +68,8 @@ static bool is_reachable(const struct sim *s, const struct sim_request *r)
 {
     return !s->server[r->server].is_down &&
            (r->call < SIM_CALLS ||
-            s->process[r->process].session[r->server].is_up);
+            s->process[r->process].session[r->server].is_up ||
+            s->process[r->process].session[r->server].is_deaf);
 }
 
 /* A request's next try may get a lower number from another majority. What is
@@ -210,16 +211,10 @@ void sim_on_execute(struct sim *s, const struct sim_event *e)
 
 /* --------------------------------------------------------------- sessions */
 
-static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
+static void end_session(struct sim *s, unsigned p, unsigned i)
 {
     struct sim_process *process = &s->process[p];
 
-    for (size_t r = 0; r < SIM_REQUESTS; r++)
-        if (s->request[r].is_used && s->request[r].process == p &&
-            s->request[r].server == i &&
-            (is_server_gone || s->request[r].call == SIM_CALLS ||
-             sim_chance(s, 50))) /* links are connections of their own */
-            break_request(s, r, is_server_gone);
     s->server[i].model.trackers &= ~(UINT32_C(1) << p);
     s->server[i].model.channels &= ~(UINT32_C(1) << p);
     if (!process->session[i].is_up)
@@ -234,6 +229,25 @@ static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
              (struct sim_event){.type = SIM_DOWN, .process = p, .server = i});
     sim_plan(s, s->mode->latency_ms + sim_between(s, 1, RECONNECT_MS),
              (struct sim_event){.type = SIM_UP, .process = p, .server = i});
+}
+
+static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
+{
+    for (size_t r = 0; r < SIM_REQUESTS; r++)
+        if (s->request[r].is_used && s->request[r].process == p &&
+            s->request[r].server == i &&
+            (is_server_gone || s->request[r].call == SIM_CALLS ||
+             sim_chance(s, 50))) /* links are connections of their own */
+            break_request(s, r, is_server_gone);
+    s->process[p].session[i].is_deaf = false;
+    end_session(s, p, i);
+}
+
+/* Lose the connection for pushes alone: commands still arrive. */
+static void cut_pushes(struct sim *s, unsigned p, unsigned i)
+{
+    s->process[p].session[i].is_deaf |= s->process[p].session[i].is_up;
+    end_session(s, p, i);
 }
 
 void sim_on_break(struct sim *s, const struct sim_event *e)
@@ -261,6 +275,7 @@ void sim_on_up(struct sim *s, const struct sim_event *e)
     sim_trace(s, "up", e->process, e->server, 0);
     process->changed_ms = s->now_ms;
     process->session[e->server].is_up = true;
+    process->session[e->server].is_deaf = false;
     process->session[e->server].number++;
     process->session[e->server].has_told_age =
         !sim_chance(s, s->mode->ageless_pct);
@@ -347,7 +362,10 @@ void sim_on_fault(struct sim *s, const struct sim_event *e)
     sim_trace(s, "fault", e->process, e->server, e->fault);
     switch (e->fault) {
     case SIM_CUT:
-        cut(s, e->process, e->server, false);
+        if (sim_chance(s, 30))
+            cut_pushes(s, e->process, e->server);
+        else
+            cut(s, e->process, e->server, false);
         break;
     case SIM_KILL:
         kill_process(s, e->process);

@@ -240,15 +240,18 @@ void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters)
  *
  * A command over a link may be sent twice, so the algorithm must compare
  * tokens. An extension stays in the order of the session's: a late one would
- * shorten the lease that a later one has set. */
+ * shorten the lease that a later one has set. Nothing goes over a link while
+ * the lock is held here: a caller that waits for a link would hold up the
+ * renewal and the release. */
 bool shed_lock_machine_lend(struct shed_lock_machine *m,
                             const struct shed_lock_request *r)
 {
     struct shed_exchange *exchange = &m->voter[0].exchange;
 
-    if (m->act.ask != 1 || !m->round.is_open || m->round.request != r ||
-        exchange->op != r->op || r->op == SHED_LOCK_OP_EXTEND ||
-        !shed_lock_is_alone(m) || !m->spec->algorithm->has_tokens)
+    if (m->hold.is_held || m->act.ask != 1 || !m->round.is_open ||
+        m->round.request != r || exchange->op != r->op ||
+        r->op == SHED_LOCK_OP_EXTEND || !shed_lock_is_alone(m) ||
+        !m->spec->algorithm->has_tokens)
         return false;
     exchange->is_by_link = true;
     m->act.ask = 0;

@@ -246,6 +246,8 @@ static void ask_here(struct sim *s, struct sim_call *call)
     step_here(s, call->handle, SHED_LOCK_EV_WAKE);
     is_lent = shed_lock_machine_lend(&handle->machine, &call->request);
     if (is_lent) {
+        if (handle->machine.hold.is_held)
+            sim_fail(s, "a call over a link may hold up a renewal");
         call->state = SIM_TRYING;
         handle->busy_calls += is_acquire;
         (void)sim_send_next(s, call->handle, 0, index_of(s, call),

@@ -55,11 +55,12 @@ uint64_t shed_quorum_patience_ms(size_t servers, uint64_t lease_ms,
 
 /* Whether a server that has been running for age_ms has no vote in an exchange,
  * because it may have forgotten a lock that it granted. With several servers,
- * such a server is not asked to grant anything until it has been running for a
- * whole lease. If it restarted while it was asked, or has not told its age
- * (SHED_AGE_UNKNOWN), its answer (is_answered) says nothing: that it granted
- * the lock, or that the holder has lost it. It keeps others out in either case,
- * like one that is silent. */
+ * an acquire does not ask such a server until it has been running for a whole
+ * lease; an extension may take the lock there, which counts for nothing. If it
+ * restarted while it was asked, or has not told its age (SHED_AGE_UNKNOWN), its
+ * answer (is_answered) says nothing: that it granted the lock, or that the
+ * holder has lost it. It keeps others out in either case, like one that is
+ * silent. */
 bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
                          bool is_answered, uint64_t age_ms);
 

@@ -185,6 +185,9 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
     m->act.lost++;
     shed_count(&m->counters->lost, 1);
     m->lost_generation = m->hold.generation;
+    /* a quorum's server that did not have it may get it by a late extension */
+    if (!shed_lock_is_alone(m))
+        shed_lock_cancel_try(m, &m->hold.holder);
     wake_first(m);
     end_hold(&m->hold);
 }
@@ -207,6 +210,7 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
 
 void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_ms)
 {
+    m->now_ms = now_ms;
     if (m->hold.is_held && now_ms >= m->hold.valid_until_ms)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
 }

@@ -254,7 +254,7 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason);
 /* The lock was released. has_waiters: others wait for it elsewhere. */
 void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters);
 
-/* For use within a step. */
+/* For use within a step, or while now_ms is the time. */
 
 /* Answer a request: move it from its queue into the act. */
 void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,

@@ -106,7 +106,8 @@ struct shed_exchange {
     bool is_takeover; /* ACQUIRE, YES: taken from a dead holder */
     bool is_repeated; /* it was sent twice; the first one may have been executed
                        */
-    bool is_unsent;   /* FAILED: the client's breaker has refused it */
+    bool is_unsent;   /* FAILED: it was never sent; the breaker has refused it,
+                         or it waited too long for a link */
     bool is_by_link;  /* it went over another connection than the session's: the
                          key's next change is not announced, and if it failed
                          the server may execute it after what is sent now */

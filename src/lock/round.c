@@ -395,15 +395,16 @@ static void note_answer(struct shed_lock_machine *m,
 }
 
 /* Whether the server is to be asked again, over the session: by a link it
- * failed at once, or what it told a waiter is not going to be announced when it
- * changes. */
+ * failed at once, or a release was never sent, or what it told a waiter is not
+ * going to be announced when it changes. */
 static bool is_preliminary(const struct shed_lock_machine *m,
                            const struct shed_exchange *answer)
 {
     if (!answer->is_by_link)
         return false;
     if (answer->end == SHED_EXCHANGE_FAILED)
-        return m->now_ms - answer->asked_ms < m->command_timeout_ms;
+        return (answer->op == SHED_LOCK_OP_RELEASE && answer->is_unsent) ||
+               m->now_ms - answer->asked_ms < m->command_timeout_ms;
     return answer->end == SHED_EXCHANGE_NO &&
            answer->op == SHED_LOCK_OP_ACQUIRE &&
            m->now_ms < m->round.request->deadline_ms;

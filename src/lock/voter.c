@@ -146,7 +146,8 @@ enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
         confirm_removal(v, now_ms);
     if (v->exchange.op == SHED_LOCK_OP_RELEASE && has_failed)
         shed_voter_add_leftover(v, &v->exchange.holder, now_ms);
-    if (is_removal && has_failed)
+    /* what a link has failed to release the session may remove at once */
+    if (is_removal && has_failed && !v->exchange.is_by_link)
         v->clean_at_ms =
             now_ms + shed_backoff_equal_ms(0, CLEAN_MS, CLEAN_MS, random);
     return before;

@@ -425,6 +425,7 @@ static void check_lateness(struct sim *s, unsigned h)
     enum { LATE_MS = 3 };
     const struct sim_handle *handle = &s->handle[h];
     const struct shed_lock_machine *m = &handle->machine;
+    const struct shed_voter *v = &handle->voter[0];
     uint64_t now_ms = sim_local_ms(s, handle->process);
 
     if (handle->life != SIM_IN_USE || !sim_is_alive(s, h) ||
@@ -433,6 +434,11 @@ static void check_lateness(struct sim *s, unsigned h)
     if (s->is_watched && m->hold.is_held && m->hold.valid_until_ms < now_ms &&
         m->hold.valid_until_ms + LATE_MS < now_ms)
         sim_fail(s, "a lease has ended, and nobody has seen it");
+    if (s->server_count == 1 && m->life == SHED_LOCK_OPEN &&
+        v->state == SHED_VOTER_IDLE && v->exchange.is_by_link &&
+        v->exchange.op == SHED_LOCK_OP_RELEASE &&
+        sim_is_leftover(v, &v->exchange.holder))
+        sim_fail(s, "the session does not remove what a link has left");
     if (s->server_count > 1 && m->round.is_open &&
         now_ms >
             handle->round_since_ms + s->options.lease_ms / 20 + 10 + LATE_MS)

@@ -69,14 +69,17 @@ static bool is_engaged(const struct shed_lock_machine *m)
 /* Whether a request that is over has yet to ask: no try was made since it came,
  * because other commands kept the engine busy, or because the first request of
  * the queue had to wait. A request with a short wait must not get less than one
- * that does not wait at all, which gets a try of its own. */
+ * that does not wait at all. That one asks unless another has asked since it
+ * came and has found the lock taken, so that many of them need two round trips
+ * at most. */
 static bool needs_try(const struct shed_lock_machine *m,
                       const struct shed_lock_request *r)
 {
     bool is_single = r->holder.wait_ms == 0;
 
     return !r->is_tried &&
-           (is_single || (!r->is_asked_for && m->facts.is_settled)) &&
+           (is_single ? !r->is_asked_for || m->last_try.code != SHED_ETIMEDOUT
+                      : !r->is_asked_for && m->facts.is_settled) &&
            !shed_hold_is_safe(&m->hold, m->now_ms);
 }
 

@@ -1,5 +1,7 @@
 /* The calls that do not block, on a real server: cancelled acquires, and
  * asynchronous releases. */
+#include <snowshed/stats.h>
+
 #include "support/lock_pair.h"
 
 enum { MANY = 8 };
@@ -99,6 +101,35 @@ TEST(a_cancel_that_races_with_a_release_ends_it_once)
     shed_lock_close(rival);
     shed_lock_close(lock);
     ck_assert(!is_in_redis());
+}
+
+/* --------------------------------------------------------------- no wait */
+
+static void acquire_many(void *user, struct shed_lock *lock,
+                         enum shed_code code, const struct shed_error *reason)
+{
+    struct outcome *out = user;
+
+    (void)reason;
+    EXPECT_CODE(code, SHED_ETIMEDOUT);
+    for (unsigned i = 0; i < MANY; i++)
+        acquire_async(lock, 0, &out[i]);
+}
+
+/* From a callback, so that all of them come before the engine asks. */
+TEST(acquires_that_do_not_wait_share_an_answer)
+{
+    struct outcome out[MANY] = {{0}};
+    struct shed_lock_stats stats;
+
+    open_pair(SHED_LOCK_LEASE);
+    acquire(theirs, PLENTY_MS);
+    EXPECT_OK(shed_lock_acquire_async(mine, 0, acquire_many, out, NULL));
+    for (unsigned i = 0; i < MANY; i++)
+        expect_outcome(&out[i], SHED_ETIMEDOUT);
+    EXPECT_OK(shed_lock_stats_read(mine, &stats, sizeof(stats), NULL));
+    ck_assert_uint_eq(stats.tries, 2);
+    release(theirs);
 }
 
 /* ---------------------------------------------------------------- release */

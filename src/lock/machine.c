@@ -50,7 +50,6 @@
 
 #include <assert.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 
 /* How long a waiter elsewhere needs at most to hear of a release of one server,

@@ -314,6 +314,21 @@ TEST(an_invalidation_is_kept_and_is_a_probe_itself)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
 }
 
+/* More than it lets through while it is half open. */
+TEST(an_invalidation_of_many_keys_is_one_probe)
+{
+    enum { KEYS = 100 };
+    struct shed_bytes keys[KEYS];
+
+    up(1);
+    open_it();
+    for (int i = 0; i < KEYS; i++)
+        keys[i] = shed_str("k");
+    WAIT_FOR(status_of(fixture.client).breaker_left_ms == 0);
+    EXPECT_OK(shed_invalidate_many(fixture.cache, keys, KEYS, 0, NULL));
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+}
+
 TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
 {
     struct shed_error err;

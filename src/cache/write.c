@@ -191,7 +191,7 @@ static void on_put(struct shed_write *w, const struct shed_call_result *result)
         conclude(w, &why);
 }
 
-/* Returns: NULL when out of memory; then the write has ended. */
+/* Returns: NULL when out of memory; then the write has ended, or will. */
 static struct sent *begin_sent(struct shed_write *w)
 {
     struct sent *s = calloc(1, sizeof(*s));
@@ -199,7 +199,7 @@ static struct sent *begin_sent(struct shed_write *w)
 
     if (s == NULL) {
         (void)shed_fail_nomem(&why, "a write");
-        end(w, why);
+        conclude(w, &why);
         return NULL;
     }
     s->async = w->pending.cache->async;

@@ -271,7 +271,8 @@ static void on_reply(void *arg, const struct shed_call_result *result)
     struct shed_write *w = s->write;
 
     if (w != NULL) {
-        w->tries.was_lost |= result->reply == NULL && s->call.was_tried;
+        w->tries.was_lost |=
+            result->reply == NULL && s->call.was_tried && !s->call.is_unsent;
         w->sent = NULL;
     }
     free(s);

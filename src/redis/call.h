@@ -17,7 +17,8 @@ struct shed_args;
 struct shed_call_result {
     struct shed_reply *reply; /* borrowed (shed_reply_take keeps parts of it);
                                  NULL: none came, though if the call's was_tried
-                                 is set the command may have been executed */
+                                 is set and is_unsent is not, the command may
+                                 have been executed */
     uint64_t came_ms;         /* with a reply */
     bool *is_taken; /* with a reply: set it to keep that, for shed_reply_free */
     /* without a reply */
@@ -46,6 +47,7 @@ struct shed_call {
                                   know the script, or elsewhere; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
     bool was_tried;            /* it was queued, and perhaps sent */
+    bool is_unsent;            /* but the connection was not set up */
     bool is_repeated;          /* as its arguments */
     unsigned redirects;        /* that a cluster has followed */
     /* of a guarded one */

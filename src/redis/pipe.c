@@ -107,14 +107,21 @@ static void drop_socket(struct shed_pipe *p)
     shed_conn_close(&p->conn);
 }
 
+/* was_open: calls of the queue may have been sent; else none has been, if there
+ * still are bytes. */
 static void fail_all(struct shed_pipe *p, struct shed_conn_queue *queue,
-                     enum shed_trouble trouble)
+                     enum shed_trouble trouble, bool was_open)
 {
+    bool is_unsent = !was_open && queue->bytes.size > 0;
     struct shed_conn_call expected;
 
-    while (shed_conn_pop(queue, &expected))
-        if (expected.owner != NULL)
-            fail_call(p, expected.owner, trouble);
+    while (shed_conn_pop(queue, &expected)) {
+        struct shed_call *call = expected.owner;
+        if (call == NULL)
+            continue;
+        call->is_unsent = is_unsent;
+        fail_call(p, call, trouble);
+    }
 }
 
 /* Wait until the gate may let it connect. A server that has lost its
@@ -166,7 +173,7 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
     p->losses += was_open;
     if (p->hooks.on_lost != NULL)
         p->hooks.on_lost(p->hooks.arg, was_open, &why);
-    fail_all(p, &p->conn.queue, trouble);
+    fail_all(p, &p->conn.queue, trouble, was_open);
     if (is_no_primary)
         shed_pipe_leave(p);
 }
@@ -246,7 +253,7 @@ static void start_session(struct shed_pipe *p)
         return;
     if (shed_pipe_is_open(p))
         give_up(p, SHED_TROUBLE_PASSING);
-    fail_all(p, &waiting, SHED_TROUBLE_PASSING);
+    fail_all(p, &waiting, SHED_TROUBLE_PASSING, false);
 }
 
 /* Hand out the replies that the conn has read, until there are no more or it is

@@ -376,6 +376,22 @@ TEST_EACH(an_own_write_that_redis_knows_is_not_missed_either, 0,
     expect_loaded("k", "k@2");
 }
 
+/* As soon as there is no connection, and not when Redis would refuse it. */
+TEST(a_put_that_could_not_be_sent_ends_with_the_try_to_connect)
+{
+    enum { CONNECT_MS = 200, TRY_MS = 1000 };
+    uint64_t begun_ms;
+
+    init_patient();
+    fixture.client_options.connect_timeout_ms = CONNECT_MS;
+    fixture_add_proxy(&fixture, &proxy);
+    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
+    fixture_open(&fixture);
+    begun_ms = shed_now_ms();
+    EXPECT_CODE(put_row(), SHED_EREDIS);
+    ck_assert_uint_lt(shed_now_ms() - begun_ms, TRY_MS);
+}
+
 TEST(a_load_from_before_an_own_write_is_not_kept)
 {
     struct getter before = {0};

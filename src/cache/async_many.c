@@ -84,7 +84,7 @@ static void step(struct shed_pending *pending, unsigned events)
         if (events & SHED_ASYNC_START)
             shed_async_begin(part->pending,
                              &(struct shed_then){on_part, part, NULL});
-        if (pending->is_stopped)
+        if (pending->is_stopped && pending->code != SHED_ECLOSED)
             (void)shed_cancel(part->pending);
     }
     if (m->count == 0)

@@ -536,6 +536,42 @@ TEST(closing_the_cache_ends_calls)
     shed_queue_close(queue);
 }
 
+struct late {
+    struct shed_item item;
+    struct ending e;
+};
+
+static void get_late(void *user, enum shed_code code, struct shed_value *value,
+                     const struct shed_error *reason)
+{
+    struct late *late = user;
+    const struct shed_then then = {note_ending, &late->e, NULL};
+
+    (void)reason;
+    ck_assert_int_eq(code, SHED_ECLOSED);
+    ck_assert_ptr_null(value);
+    EXPECT_OK(shed_get_many_async(fixture.cache, &late->item, 1, NULL, &then,
+                                  NULL, NULL));
+}
+
+TEST(a_get_of_many_that_begins_while_the_cache_closes_says_so)
+{
+    struct late late = {.item = {.key = shed_str("l")}};
+    const struct shed_then then = {get_late, &late, NULL};
+
+    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    fixture_open(&fixture);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_LOAD); /* there is a session */
+    server_freeze(&fixture.server);
+    EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
+                             NULL, NULL));
+    shed_cache_close(fixture.cache);
+    fixture.cache = NULL;
+    server_thaw(&fixture.server);
+    expect_ending(&late.e, SHED_ECLOSED);
+    ck_assert_int_eq(late.item.code, SHED_ECLOSED);
+}
+
 TEST(wrong_arguments_are_refused_and_nothing_is_called)
 {
     struct ending e = {.calls = 0};

@@ -359,7 +359,7 @@ void __wrap_shed_client_send(struct shed_client *client, struct shed_call *call,
                              void *arg)
 {
     const struct shed_args ping = shed_args_of("PING", "text", NULL);
-    /* the other scripts that the cache sends are repeated */
+    /* those of a flight are not repeated either: no row is loaded meanwhile */
     bool is_delivery = args->script != NULL && !args->is_repeated;
 
     __real_shed_client_send(client, call,
@@ -385,8 +385,11 @@ static void up_and_miss_held_up(void)
 {
     init();
     fixture.client_options.on_event = on_event;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
     atomic_store(&is_held, true);
-    up_and_miss();
+    refuse_writes();
+    miss_one();
     accept_writes();
 }
 
@@ -436,9 +439,9 @@ TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
 {
     init();
     fixture.client_options.on_event = on_event;
-    atomic_store(&is_held, true);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
+    atomic_store(&is_held, true);
     refuse_writes();
     EXPECT_CODE(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
                 SHED_EREDIS);

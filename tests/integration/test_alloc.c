@@ -74,7 +74,8 @@ static void ignore_event(void *user, const struct shed_event *event)
     (void)event;
 }
 
-/* The breakers do not open, and each GET is shared. */
+/* The breakers do not open, and gets share what one finds when several are
+ * under way. */
 static void set_options(struct shed_client_options *client,
                         struct shed_source_options *source,
                         struct shed_cache_options *cache)
@@ -463,6 +464,7 @@ TEST(readers_that_share_a_get_bear_that_memory_is_out)
     must(PUT);
     for (int n = 0; has_failed; n++) {
         has_failed = run_readers(n);
+        ck_assert_uint_eq(atomic_load(&h.cache->readers), 0);
         must(GET);
         ck_assert(has_failed || n > READERS);
     }

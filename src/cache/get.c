@@ -1,7 +1,7 @@
 /*
  * The get of one key, and the terms of all gets. Its invariants: nothing is
- * sent for a call whose arguments are wrong; a hit costs one GET in the
- * caller's thread.
+ * sent for a call whose arguments are wrong; a hit costs one GET at most, in
+ * the caller's thread, or over the loop, where others share it.
  */
 #include "cache/get.h"
 

@@ -188,6 +188,30 @@ TEST(a_map_of_many_ranges_is_learnt)
     move_every_other_slot(1, 0);
 }
 
+/* Its seed, whose address nobody else has, answers once; then connecting to it
+ * hangs. */
+TEST(the_map_is_asked_for_elsewhere_once_the_connection_for_it_is_lost)
+{
+    enum { HANGS_MS = 12000, BOUND_MS = 6000 };
+    static struct proxy proxy = {.is_tcp = true};
+    char uri[64];
+    long long asked;
+    uint64_t begin_ms;
+
+    cluster_init();
+    proxy_start(&proxy, &cluster.node[0]);
+    snprintf(uri, sizeof(uri), "redis+cluster://127.0.0.1:%u", proxy.port);
+    fixture.uri = uri;
+    fixture_hurry(&fixture, HANGS_MS);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k0", "k0@1");
+    proxy_set(&proxy, PROXY_BLACKHOLE, 0, NULL);
+    begin_ms = shed_now_ms();
+    asked = maps_asked();
+    WAIT_FOR(maps_asked() > asked);
+    ck_assert_uint_lt(shed_now_ms() - begin_ms, scaled_ms(BOUND_MS));
+}
+
 /* ------------------------------------------------------------- in one slot */
 
 /* Read a row whose slot is half-way: Redis may refuse to load or store it there

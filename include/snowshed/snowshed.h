@@ -217,8 +217,8 @@ struct shed_client_options {
                                     reply for this long is closed. If none gets
                                     an answer, Redis counts as down until it
                                     answers */
-    uint64_t links;              /* 1..64 (16); most connections for blocking
-                                    calls, one for each under way */
+    uint64_t links;              /* 1..64 (16); most connections of calling
+                                    threads */
     uint64_t wait;               /* enum shed_wait */
     /* Called with a line of text for an operator, see event.h. NULL: nobody
      * hears that Redis is down */

@@ -264,7 +264,7 @@ static void draw(struct check *c, struct drawn **sample, struct shed_bytes name)
 static void check_entries(struct check *c, struct cli_walk *walk)
 {
     size_t size = (size_t)c->call->sample;
-    struct drawn **sample = cli_alloc(size, sizeof(*sample));
+    struct drawn **sample = cli_alloc(size, sizeof(struct drawn *));
 
     while (cli_walk_next(walk))
         for (size_t i = 0; i < walk->count; i++) {

@@ -33,18 +33,17 @@
 
 static const struct {
     enum shed_use use;
-    const char *subject;
     enum level level; /* if they are missing */
-    const char *means, *advice;
+    const char *subject, *means, *advice;
 } rights[] = {
-    {SHED_USE_CACHE, "cache rights", PROBLEM, DENIED, GRANT},
-    {SHED_USE_TAGS, "tag rights", NOTE,
+    {SHED_USE_CACHE, PROBLEM, "cache rights", DENIED, GRANT},
+    {SHED_USE_TAGS, NOTE, "tag rights",
      "A cache with the option tags_limit will fail with SHED_EDENIED.",
      GRANT_FOR_OPTION},
-    {SHED_USE_FLEET, "fleet rights", NOTE,
+    {SHED_USE_FLEET, NOTE, "fleet rights",
      "A source with the option fleet_loads will load without that budget.",
      GRANT_FOR_OPTION},
-    {SHED_USE_LOCK, "lock rights", PROBLEM, DENIED, GRANT}};
+    {SHED_USE_LOCK, PROBLEM, "lock rights", DENIED, GRANT}};
 
 static void check_rights(struct doctor *d)
 {

@@ -85,7 +85,8 @@ struct shed_reply *cli_find_answer(struct doctor *d, const char *subject,
                                    enum level level, const char *means,
                                    const char *command)
 {
-    struct shed_reply *reply = cli_redis_ask(d->redis, command);
+    /* the words are ours, and none of them takes an argument */
+    struct shed_reply *reply = cli_redis_ask(d->redis, command, "");
     const char *error = shed_reply_error(reply);
 
     if (error == NULL)

@@ -211,6 +211,25 @@ static bool fail_part(struct batch *b, const struct part *part,
     return true;
 }
 
+/* End a part's call. *code is SHED_OK once a server has answered, and err says
+ * why the last one did not before that. Returns: false when out of memory. */
+static bool end_part(struct batch *b, struct part *part, enum shed_code *code,
+                     struct shed_error *err)
+{
+    struct shed_error why;
+    enum shed_code one = shed_links_end(part->server->links, &part->call,
+                                        &part->use, NULL, &why);
+
+    if (one == SHED_OK || *code == SHED_OK) {
+        *code = SHED_OK;
+    } else {
+        *code = one;
+        if (err != NULL)
+            *err = why;
+    }
+    return one == SHED_OK || fail_part(b, part, &why);
+}
+
 /* Returns: SHED_OK if a server has answered. */
 static enum shed_code call_servers(struct batch *b, uint64_t deadline_ms,
                                    struct shed_error *err)
@@ -225,25 +244,10 @@ static enum shed_code call_servers(struct batch *b, uint64_t deadline_ms,
                          &b->replies[part->first], deadline_ms);
         part->has_link = part->call.link != NULL;
     }
-    /* twice: first those that have a link */
-    for (size_t i = 0; i < 2 * b->parts; i++) {
-        struct part *part = &b->part[i % b->parts];
-        struct shed_error why;
-        enum shed_code one;
-        if (part->has_link != (i < b->parts))
-            continue;
-        one = shed_links_end(part->server->links, &part->call, &part->use, NULL,
-                             &why);
-        if (one == SHED_OK)
-            code = SHED_OK;
-        else
-            has_memory = fail_part(b, part, &why) && has_memory;
-        if (code != SHED_OK) {
-            code = one;
-            if (err != NULL)
-                *err = why;
-        }
-    }
+    for (int pass = 0; pass < 2; pass++) /* first those that have a link */
+        for (size_t p = 0; p < b->parts; p++)
+            if (b->part[p].has_link == (pass == 0))
+                has_memory &= end_part(b, &b->part[p], &code, err);
     return has_memory ? code : shed_fail_nomem(err, "a Redis call");
 }
 

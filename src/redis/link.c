@@ -110,21 +110,25 @@ static struct shed_link *try_claim(struct shed_links *links)
 static struct shed_link *claim(struct shed_links *links, uint64_t deadline_ms)
 {
     struct waiter me = {.latch = SHED_LATCH_INIT(1)};
+    struct shed_link *l;
 
     shed_mutex_lock(&links->mu);
-    me.link = pop_idle_locked(links);
-    if (me.link == NULL)
+    l = pop_idle_locked(links);
+    if (l == NULL)
         shed_list_append(&links->waiters, &me.node);
     shed_mutex_unlock(&links->mu);
-    if (me.link != NULL || shed_latch_wait(&me.latch, deadline_ms))
+    if (l != NULL)
+        return l;
+    if (shed_latch_wait(&me.latch, deadline_ms))
         return me.link;
     shed_mutex_lock(&links->mu);
-    if (me.link == NULL)
+    l = me.link;
+    if (l == NULL)
         shed_list_remove(&links->waiters, &me.node);
     shed_mutex_unlock(&links->mu);
-    if (me.link != NULL) /* the latch opens in a moment */
+    if (l != NULL) /* the latch opens in a moment */
         (void)shed_latch_wait(&me.latch, UINT64_MAX);
-    return me.link;
+    return l;
 }
 
 static void give_back(struct shed_links *links, struct shed_link *l)
@@ -414,7 +418,7 @@ static void enter(struct shed_links *links, struct shed_links_call *c,
                                   .replies = replies,
                                   .deadline_ms = deadline_ms,
                                   .is_guarded = commands->is_guarded};
-    memset(replies, 0, count * sizeof(*replies));
+    memset(replies, 0, count * sizeof(struct shed_reply *));
     if (c->is_guarded && !shed_gate_enter(links->gate, &c->pass, &c->why)) {
         c->is_guarded = false; /* it is not to leave it */
         c->code = SHED_EREDIS;
@@ -539,7 +543,7 @@ enum shed_code shed_links_create(struct shed_gate *gate,
            shed_mutex_init(&links->link[links->count].mu, SHED_RANK_LINK) == 0)
         shed_conn_init(&links->link[links->count++].conn,
                        shed_gate_address(gate), options);
-    if (links->count < count) {
+    if (links->link == NULL || links->count < count) {
         shed_links_destroy(links);
         return shed_fail_nomem(err, "the Redis links");
     }
@@ -555,7 +559,7 @@ void shed_links_destroy(struct shed_links *links)
 {
     if (links == NULL)
         return;
-    for (size_t i = 0; i < links->count; i++) {
+    for (size_t i = 0; links->link != NULL && i < links->count; i++) {
         shed_conn_fini(&links->link[i].conn);
         shed_mutex_destroy(&links->link[i].mu);
     }

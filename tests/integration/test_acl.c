@@ -62,8 +62,8 @@ static const char *const needs[] = {
         "+get +set +del +pttl +pexpire +setnx +getset +expire ",
     [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS,
     [SHED_USE_TAGS] = "+zadd +zrange +zrem +zrangebyscore +unlink ",
-    [SHED_USE_FLEET] = "+zadd +zrem +zrangebyscore "
-                       "+zremrangebyscore +zcount +unlink +pexpire ",
+    [SHED_USE_FLEET] = ("+zadd +zrem +zrangebyscore "
+                        "+zremrangebyscore +zcount +unlink +pexpire "),
     [SHED_USE_REPLICAS] = "+wait "};
 
 enum { USES = COUNT_OF(needs) };

@@ -615,11 +615,16 @@ TEST_EACH(a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS)
  * been connected to the former primary again, where it works. */
 TEST(a_link_follows_the_session_to_where_the_name_leads)
 {
+    struct shed_get_options by_link = SHED_GET_OPTIONS_INIT;
+    struct shed_value *value;
+
+    by_link.only_cached = 1;
     up(BY_NAME);
     atomic_store(&is_name_held, true);
     server_kill(&fixture.server);
     server_start_again(&fixture.server);
-    put(fixture.cache, "k", "here");
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("k"), &by_link, &value, NULL),
+                SHED_EMISS);
     point_to(&other);
     atomic_store(&is_name_held, false);
     wait_for_session_at(&other);

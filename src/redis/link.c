@@ -344,11 +344,8 @@ static enum shed_code receive(struct shed_links *links,
 static enum shed_code see_try_through(struct shed_links *links,
                                       struct shed_links_call *c)
 {
-    enum shed_code code = SHED_OK;
+    enum shed_code code = c->is_begun ? c->code : begin_try(links, c);
 
-    if (!c->is_begun)
-        c->code = begin_try(links, c);
-    code = c->code;
     c->is_begun = false;
     if (code == SHED_OK)
         code = receive(links, c);

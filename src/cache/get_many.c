@@ -18,7 +18,7 @@ struct batch {
     size_t count;
     struct shed_key_get *gets;
     char *names; /* of their keys */
-    /* those that ask Redis */
+    /* of the gets that ask Redis */
     struct shed_args *asked; /* the key of each */
     size_t asked_count;
     unsigned together;          /* of them in one MGET; 1: each in a GET */
@@ -182,7 +182,7 @@ static enum shed_code ask(struct shed_cache *cache, struct batch *b,
 }
 
 /* Take the reply to the i-th key: an error of MGET is one for each. Returns:
- * NULL: there is no memory for it, or the reply to MGET is of another form. */
+ * NULL: memory is out, or the reply to MGET is malformed. */
 static struct shed_reply *take_reply(struct batch *b, size_t i)
 {
     struct shed_reply **at = &b->replies[i / b->together], *whole = *at;

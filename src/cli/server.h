@@ -28,7 +28,7 @@ struct shed_address *cli_server_address(const struct cli_call *call);
 struct cli_server *cli_server_create(const struct cli_call *call,
                                      struct shed_address *address);
 
-/* The same, of a node or sentinel of those that base names. */
+/* The same, of a node or a sentinel of the URI from which base was made. */
 struct cli_server *cli_server_create_at(const struct cli_call *call,
                                         const struct shed_address *base,
                                         const struct shed_place *at);

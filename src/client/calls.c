@@ -244,7 +244,7 @@ static enum shed_code call_servers(struct batch *b, uint64_t deadline_ms,
                          &b->replies[part->first], deadline_ms);
         part->has_link = part->call.link != NULL;
     }
-    for (int pass = 0; pass < 2; pass++) /* first those that have a link */
+    for (int pass = 0; pass < 2; pass++) /* first all with a link */
         for (size_t p = 0; p < b->parts; p++)
             if (b->part[p].has_link == (pass == 0))
                 has_memory &= end_part(b, &b->part[p], &code, err);

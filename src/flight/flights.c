@@ -3,7 +3,7 @@
  * a flight is counted until it is freed.
  *
  * A flight is made and put into the table by a caller's thread, and started by
- * a post. Those that one call has made are posted together. What their steps
+ * a post. The flights of one call are posted together. What their steps
  * want to load, and to publish, begins by a timer of 0 ms, after everything
  * else of this turn of the loop. So keys that were asked for together, or whose
  * leases were granted together, are loaded in one batch.

@@ -57,8 +57,8 @@
 #define FLEET_LOADS_MAX 100000
 
 /* A job for which callers wait goes before all that are loaded in the
- * background, so that nobody waits for a refresh. There is no share that
- * refreshes get in any case: a row whose refresh is never begun is given out as
+ * background, so that nobody waits for a refresh. Refreshes have no share of
+ * their own: a row whose refresh is never begun is given out as
  * long as its windows allow, and is then a miss, for which a caller waits. */
 enum { LANE_CALLERS, LANE_BACKGROUND, LANES };
 
@@ -164,7 +164,7 @@ static struct shed_job *drop_locked(struct shed_source *s, uint64_t now_ms)
 /* ------------------------------------------------------- jobs without a load
  */
 
-/* Add a job that no load answers to the list of those that have ended. */
+/* Add a job that no load answers to the list of jobs that have ended. */
 static void end_job(struct shed_list *ended, struct shed_job *job,
                     enum shed_code code, const char *why, bool is_refused)
 {

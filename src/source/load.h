@@ -59,7 +59,7 @@ SHED_MUST_CHECK enum shed_code
 shed_source_ask_breaker(struct shed_source *source, struct shed_error *err);
 
 /* Queue jobs, by their nodes: they share batches. Never blocks.
- * Those that cannot be queued settle before it returns, as refused: SHED_EBUSY
+ * A job that cannot be queued settles before it returns, as refused: SHED_EBUSY
  * (queue_limit), SHED_ESOURCE (the breaker is open), SHED_ENOMEM (no thread
  * could be started). Where the queue is full, a job for which callers wait
  * takes the place of a background one, which settles so. */

@@ -25,7 +25,7 @@
 /* What to send. */
 struct shed_slots_exchange {
     size_t keep;        /* slots that it has, whatever the budget is */
-    size_t want;        /* those that it has, if the budget allows */
+    size_t want;        /* slots that it is to have, if the budget allows */
     uint64_t passed_ms; /* since the last that was answered */
 };
 

@@ -115,7 +115,7 @@ void shed_conn_tick(struct shed_conn *conn, uint64_t now_ms);
 void shed_conn_fail(struct shed_conn *conn, enum shed_trouble trouble,
                     const struct shed_error *why);
 
-/* Its replies answer other calls than those that wait for them: declare it
+/* Each of its replies answers another call than the oldest one: declare it
  * dead. */
 void shed_conn_fail_out_of_step(struct shed_conn *conn);
 

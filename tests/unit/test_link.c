@@ -359,8 +359,8 @@ TEST(a_thread_waits_for_a_link_no_longer_than_its_deadline)
     ck_assert_uint_eq(join(2), 2);
 }
 
-/* What one thread does at several servers: no call waits for a link before
- * those that have one have ended. */
+/* What one thread does at several servers: a call waits for a link only when
+ * all calls with a link have ended. */
 TEST(calls_that_begin_together_share_one_link)
 {
     const struct shed_args args = shed_args_of("GET", "x", NULL);

@@ -40,6 +40,12 @@ bool shed_cond_wait(pthread_cond_t *cond, struct shed_mutex *mu,
 /* Make a latch for fewer than 2^31 things. */
 void shed_latch_init(struct shed_latch *latch, size_t pending);
 
+/* Count one more thing, while another has not happened; any thread. */
+static inline void shed_latch_count_up(struct shed_latch *latch)
+{
+    atomic_fetch_add_explicit(&latch->word, 1, memory_order_relaxed);
+}
+
 /* Count things as having happened (or as never going to); any thread. */
 void shed_latch_count_down(struct shed_latch *latch, size_t count);
 

@@ -22,11 +22,6 @@
  * again, all of them together. A failure is not a value, so it may be given to
  * everybody.
  *
- * A request has a number, which its reply carries back. A step compares it with
- * the one that is under way and ignores all others, so a late reply, or one
- * that comes twice, does nothing. A renewal has a number of its own, because it
- * is under way beside the load.
- *
  * Troubles of Redis are of four kinds (base/trouble.h). A passing one is met by
  * sending the same again, a few times: the scripts allow it, because they
  * recognise the flight's own lease. When Redis is down the flight loads without
@@ -78,11 +73,10 @@ void shed_flight_init(struct shed_flight *flight,
         .policy = policy, .pace = pace, .state = SHED_FLIGHT_OVER};
 }
 
-static void request(struct shed_flight *f, enum shed_flight_send what)
+static void send(struct shed_flight *f, enum shed_flight_send what)
 {
     assert(f->act.send == SHED_SEND_NOTHING);
     f->act.send = what;
-    f->act.request = f->request = ++f->last_request;
 }
 
 static void set_timer(struct shed_flight *f, uint64_t delay_ms)
@@ -115,7 +109,7 @@ static void acquire(struct shed_flight *f, enum shed_flight_first first)
     f->first = SHED_FIRST_NOTHING;
     f->cutoff = f->newest;
     f->act.first = first;
-    request(f, SHED_SEND_ACQUIRE);
+    send(f, SHED_SEND_ACQUIRE);
 }
 
 /* Nobody waits. */
@@ -175,13 +169,12 @@ static void load(struct shed_flight *f, bool is_leased, uint64_t value_ends_ms)
     f->state = SHED_FLIGHT_LOADING;
     f->is_leased = is_leased;
     f->is_held = is_leased;
-    f->renew_request = 0; /* a late renewal was of an earlier lease */
     f->load_cutoff = f->newest;
     f->leased_ms = f->now_ms;
     f->value_ends_ms = value_ends_ms;
     f->load_deadline_ms =
         timeout > UINT64_MAX - f->now_ms ? UINT64_MAX : f->now_ms + timeout;
-    request(f, SHED_SEND_LOAD);
+    send(f, SHED_SEND_LOAD);
     set_load_timer(f);
 }
 
@@ -199,7 +192,7 @@ static void send_ending(struct shed_flight *f)
 {
     if (f->ending == SHED_SEND_PUBLISH)
         f->cutoff = f->is_outdated ? f->load_cutoff : f->newest;
-    request(f, f->ending);
+    send(f, f->ending);
 }
 
 static void end_lease(struct shed_flight *f, enum shed_flight_send how)
@@ -212,13 +205,6 @@ static void end_lease(struct shed_flight *f, enum shed_flight_send how)
     f->troubles = 0;
     f->ending = how;
     send_ending(f);
-}
-
-/* Redis answers, but refuses to end our lease. */
-static void leave_lease(struct shed_flight *f)
-{
-    f->act.leaves_lease = true;
-    restart(f);
 }
 
 /* Without pushes a waiter learns only by looking. */
@@ -287,18 +273,11 @@ static void on_acquire_trouble(struct shed_flight *f, enum shed_trouble trouble)
 static void on_acquiring(struct shed_flight *f,
                          const struct shed_flight_event *e)
 {
-    if (e->type == SHED_EV_PUSH || e->type == SHED_EV_EPOCH) {
-        f->is_pushed = true;
-        return;
-    }
-    if (e->request != f->request)
-        return;
-    f->request = 0;
-    if (e->type != SHED_EV_TROUBLE)
-        f->troubles = 0;
-    if (e->type != SHED_EV_CORRUPT)
-        f->corrupt = 0;
     switch (e->type) {
+    case SHED_EV_PUSH:
+    case SHED_EV_EPOCH:
+        f->is_pushed = true;
+        break;
     case SHED_EV_LEAD:
         /* one more, because it runs out after its last millisecond */
         load(f, true, e->is_refresh ? f->now_ms + e->wait_ms + 1 : 0);
@@ -318,6 +297,8 @@ static void on_acquiring(struct shed_flight *f,
         fail_all(f);
         break;
     case SHED_EV_WAIT:
+        f->troubles = 0;
+        f->corrupt = 0;
         f->had_holder = true;
         /* a push that overtook this reply will not come again */
         if (f->is_background && !e->is_refresh)
@@ -327,8 +308,11 @@ static void on_acquiring(struct shed_flight *f,
         else
             wait_for_holder(f, e);
         break;
-    default:
+    case SHED_EV_TROUBLE:
         on_acquire_trouble(f, e->trouble);
+        break;
+    default:
+        break;
     }
 }
 
@@ -346,10 +330,8 @@ static void on_waiting(struct shed_flight *f, const struct shed_flight_event *e)
 
 static void renew(struct shed_flight *f)
 {
-    if (!f->is_held)
-        return;
-    f->act.send = SHED_SEND_RENEW;
-    f->act.request = f->renew_request = ++f->last_request;
+    if (f->is_held)
+        send(f, SHED_SEND_RENEW);
 }
 
 static void on_load_timer(struct shed_flight *f)
@@ -387,8 +369,7 @@ static void on_loading(struct shed_flight *f, const struct shed_flight_event *e)
     case SHED_EV_LEASE_LOST:
         /* nothing is left to renew; the data version decides whether what is
            being loaded may be published */
-        if (e->request == f->renew_request)
-            f->is_held = false;
+        f->is_held = false;
         break;
     case SHED_EV_LOADED:
         f->is_unmodified = e->is_unmodified;
@@ -423,34 +404,43 @@ static void on_ending_trouble(struct shed_flight *f, enum shed_trouble trouble)
         answer_unpublished(f);
     }
     /* a Redis without memory still deletes */
-    if (trouble == SHED_TROUBLE_NO_WRITE && f->ending != SHED_SEND_RELEASE)
+    if (trouble == SHED_TROUBLE_NO_WRITE && f->ending != SHED_SEND_RELEASE) {
         end_lease(f, SHED_SEND_RELEASE);
-    else
-        leave_lease(f);
+        return;
+    }
+    f->act.leaves_lease = true;
+    restart(f);
 }
 
 static void on_ending(struct shed_flight *f, const struct shed_flight_event *e)
 {
-    if (e->type == SHED_EV_TIMER && f->request == 0) {
-        send_ending(f);
-        return;
-    }
-    if (f->request == 0 || e->request != f->request)
-        return;
-    f->request = 0;
-    if (e->type == SHED_EV_TROUBLE) {
+    switch (e->type) {
+    case SHED_EV_TIMER:
+        if (f->troubles > 0) /* else it is that of the load */
+            send_ending(f);
+        break;
+    case SHED_EV_TROUBLE:
         on_ending_trouble(f, e->trouble);
-        return;
-    }
-    if (e->type == SHED_EV_STORED) {
+        break;
+    case SHED_EV_STORED:
         answer(f, SHED_ANSWER_LOADED, f->cutoff);
         shed_pace_note(f->pace, f->now_ms - f->leased_ms);
-    } else if (e->type == SHED_EV_SUPERSEDED) {
+        restart(f);
+        break;
+    case SHED_EV_SUPERSEDED:
         answer(f, SHED_ANSWER_ENTRY, f->cutoff);
-    } else if (e->type == SHED_EV_INVALIDATED) {
+        restart(f);
+        break;
+    case SHED_EV_INVALIDATED:
         answer_unpublished(f);
+        restart(f);
+        break;
+    case SHED_EV_ENDED:
+        restart(f);
+        break;
+    default:
+        break;
     }
-    restart(f);
 }
 
 struct shed_flight_act shed_flight_step(struct shed_flight *f,

@@ -58,10 +58,10 @@ enum shed_flight_event_type {
     SHED_EV_SUPERSEDED,
     SHED_EV_INVALIDATED,
     /* other replies */
-    SHED_EV_ENDED, /* to a fail or release, whatever it did */
-    SHED_EV_RENEWED,
+    SHED_EV_ENDED,      /* to a fail or release, whatever it did */
+    SHED_EV_RENEWED,    /* to a renew, or none */
     SHED_EV_LEASE_LOST, /* to a renew: it is no longer ours */
-    SHED_EV_TROUBLE,    /* in place of any reply; trouble says which */
+    SHED_EV_TROUBLE,    /* in place of any other reply; trouble says which */
     /* from the source */
     SHED_EV_LOADED,
     SHED_EV_LOAD_FAILED,
@@ -74,7 +74,6 @@ enum shed_flight_event_type {
 
 struct shed_flight_event {
     enum shed_flight_event_type type;
-    uint64_t request; /* of a reply: the number that the send had */
     enum shed_trouble trouble;
     uint64_t wait_ms;   /* of WAIT: for how long at most; of LEAD: for how long
                            the value that is refreshed may be given out */
@@ -120,9 +119,8 @@ struct shed_flight_act {
                           names */
     enum shed_flight_send send;
     enum shed_flight_first first; /* of ACQUIRE */
-    uint64_t request;  /* the send's number, which its reply must carry */
-    bool set_timer;    /* replaces a timer that runs */
-    uint64_t timer_ms; /* from now */
+    bool set_timer;               /* replaces a timer that runs */
+    uint64_t timer_ms;            /* from now */
 };
 
 struct shed_flight_policy {
@@ -150,9 +148,6 @@ struct shed_flight {
     uint64_t value_ends_ms; /* of a refresh: when its value may no longer be
                                given out; else 0 */
     uint64_t wait_began_ms; /* of the first wait in a row */
-    uint64_t last_request;  /* numbers never come twice */
-    uint64_t request;       /* the one under way, 0 for none */
-    uint64_t renew_request;
     enum shed_flight_send ending; /* what ends our lease */
     unsigned waits;               /* in a row */
     unsigned troubles;            /* in a row */
@@ -181,9 +176,10 @@ void shed_flight_init(struct shed_flight *flight,
                       const struct shed_flight_policy *policy,
                       struct shed_pace *pace);
 
-/* Make one step. now_ms is monotonic, random any 64 bits. An event that does
- * not belong to the state (a late reply, a push that nobody awaits) does
- * nothing. */
+/* Make one step. now_ms is monotonic, random any 64 bits. Each send but a
+ * renewal has exactly one reply, before the next send. An event that does not
+ * belong to the state (a push that nobody awaits, a timer of an earlier state)
+ * does nothing. */
 struct shed_flight_act shed_flight_step(struct shed_flight *flight,
                                         const struct shed_flight_event *event,
                                         uint64_t now_ms, uint64_t random);

@@ -107,7 +107,7 @@ static void on_loaded(struct shed_post *post)
 {
     struct shed_flight_task *t =
         shed_container_of(post, struct shed_flight_task, post);
-    struct shed_flight_event event = {.request = t->flight.request};
+    struct shed_flight_event event = {0};
 
     t->is_loading = false;
     if (t->job.loaded.is_refused) {

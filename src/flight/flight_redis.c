@@ -56,8 +56,7 @@ static void on_call(void *arg, const struct shed_call_result *result)
 static void on_renewed(void *arg, const struct shed_call_result *result)
 {
     struct shed_flight_task *t = arg;
-    struct shed_flight_event event = {.type = SHED_EV_RENEWED,
-                                      .request = t->renew_request};
+    struct shed_flight_event event = {.type = SHED_EV_RENEWED};
 
     if (shed_reply_integer(result->reply) == 0) {
         event.type = SHED_EV_LEASE_LOST;
@@ -254,11 +253,10 @@ static bool send_missed(struct shed_flight_task *t)
 }
 
 void shed_flight_redis_send(struct shed_flight_task *t,
-                            enum shed_flight_send what, uint64_t request)
+                            enum shed_flight_send what)
 {
     assert(t->call.fn == NULL && !t->is_publishing);
     t->sent = what;
-    t->call_request = request;
     if (what == SHED_SEND_ACQUIRE)
         t->old_version.is_known = false; /* also if nothing can be acquired */
     t->mark = shed_local_mark(t->flights->cache->local, t->key);
@@ -270,7 +268,7 @@ void shed_flight_redis_send(struct shed_flight_task *t,
         send_first(t);
 }
 
-void shed_flight_redis_renew(struct shed_flight_task *t, uint64_t request)
+void shed_flight_redis_renew(struct shed_flight_task *t)
 {
     struct shed_client *client = t->flights->cache->client;
     struct shed_args args;
@@ -278,7 +276,6 @@ void shed_flight_redis_renew(struct shed_flight_task *t, uint64_t request)
 
     if (t->renew_call.fn != NULL)
         return; /* the last one is still under way */
-    t->renew_request = request;
     begin_lease(&args, SHED_SCRIPT_RENEW, t);
     shed_args_add(&args, t->version, sizeof(t->version));
     add_holder(&args, t);

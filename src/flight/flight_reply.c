@@ -24,7 +24,6 @@ shed_flight_reply_trouble(struct shed_flight_task *t,
                           const struct shed_call_result *result)
 {
     return (struct shed_flight_event){.type = SHED_EV_TROUBLE,
-                                      .request = t->call_request,
                                       .trouble =
                                           shed_call_failure(result, &t->error)};
 }
@@ -186,7 +185,7 @@ static struct shed_flight_event acquired(struct shed_flight_task *t,
 {
     struct shed_reply *reply = result->reply;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
-    struct shed_flight_event event = {.request = t->call_request};
+    struct shed_flight_event event = {0};
 
     t->flights->may_claim |= kind != NULL;
     if (shed_reply_begins(kind, "LEAD")) {
@@ -285,7 +284,7 @@ bool shed_flight_reply_decides(struct shed_flight_task *t,
                                const struct shed_call_result *result,
                                struct shed_flight_event *event)
 {
-    *event = (struct shed_flight_event){.request = t->call_request};
+    *event = (struct shed_flight_event){0};
     if (result->reply == NULL) {
         *event = shed_flight_reply_trouble(t, result);
         return true;
@@ -311,7 +310,7 @@ static struct shed_flight_event published(struct shed_flight_task *t,
     struct shed_counters *c = &t->flights->cache->counters;
     struct shed_reply *reply = result->reply;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
-    struct shed_flight_event event = {.request = t->call_request};
+    struct shed_flight_event event = {0};
 
     if (shed_reply_begins(kind, "STORED")) {
         event.type = SHED_EV_STORED;
@@ -337,12 +336,10 @@ static struct shed_flight_event published(struct shed_flight_task *t,
     return event;
 }
 
-static struct shed_flight_event ended(const struct shed_flight_task *t,
-                                      const struct shed_call_result *result)
+static struct shed_flight_event ended(const struct shed_call_result *result)
 {
-    struct shed_flight_event event = {.type = SHED_EV_ENDED,
-                                      .request = t->call_request};
-    struct shed_error unused; /* t->error stays the load's, for the marker of
+    struct shed_flight_event event = {.type = SHED_EV_ENDED};
+    struct shed_error unused; /* the task's stays the load's, for the marker of
                                  the next try */
 
     if (shed_reply_integer(result->reply) < 0) {
@@ -360,5 +357,5 @@ shed_flight_reply_event(struct shed_flight_task *t,
         return acquired(t, result);
     if (t->sent == SHED_SEND_PUBLISH)
         return published(t, result);
-    return ended(t, result);
+    return ended(result);
 }

@@ -110,11 +110,11 @@ static void perform(struct shed_flight_task *t,
         shed_flight_load_start(t);
         break;
     case SHED_SEND_RENEW:
-        shed_flight_redis_renew(t, act->request);
+        shed_flight_redis_renew(t);
         break;
     default:
         t->first = act->first;
-        shed_flight_redis_send(t, act->send, act->request);
+        shed_flight_redis_send(t, act->send);
     }
 }
 
@@ -162,7 +162,7 @@ static void destroy(struct shed_flight_task *t)
     shed_flight_load_drop(t);
     shed_timer_destroy(t->timer);
     free(t);
-    shed_flights_drop(flights);
+    shed_latch_count_down(&flights->end, 1);
 }
 
 void shed_flight_task_drive(struct shed_flight_task *t,
@@ -182,7 +182,8 @@ void shed_flight_task_drive(struct shed_flight_task *t,
         /* callers wait for another flight: if that is a refresh of this
            process, its load is no longer in the background */
         if (event.type == SHED_EV_WAIT && t->flight.newest > 0)
-            shed_table_each_of(t->flights, t->key, shed_flight_load_hasten);
+            shed_table_each(t->flights, &t->in_table.key,
+                            shed_flight_load_hasten);
         if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
             !t->is_background)
             shed_count(&t->flights->cache->counters.waits, 1);
@@ -253,10 +254,9 @@ static void start(struct shed_post *post)
         step(t, SHED_EV_START);
 }
 
-struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
-                                                 const struct shed_key *key,
-                                                 const struct shed_seen *seen,
-                                                 enum shed_flight_role role)
+struct shed_flight_task *shed_flight_task_create_locked(
+    struct shed_flights *flights, const struct shed_key *key,
+    const struct shed_seen *seen, enum shed_flight_role role)
 {
     struct shed_client *client = flights->cache->client;
     struct shed_flight_task *t = calloc(1, sizeof(*t) + key->redis.size +
@@ -288,6 +288,8 @@ struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
     t->is_forced = seen->aged != NULL;
     if (t->is_forced)
         memcpy(t->due, seen->aged, sizeof(t->due));
-    atomic_fetch_add(&flights->holds, 1);
+    shed_map_insert(&flights->table, &t->in_table);
+    atomic_fetch_add(&flights->count, 1);
+    shed_latch_count_up(&flights->end);
     return t;
 }

@@ -52,16 +52,14 @@ struct shed_flights {
     struct shed_listener listener; /* of the cache's keys */
     char prefix[SHED_NAME_MAX_BYTES + 2];
     /* atomic */
-    atomic_size_t holds;    /* one for each task, and one until the close */
-    struct shed_latch idle; /* nobody has one */
-    atomic_size_t count;    /* in the table; read without a lock by each hit */
+    struct shed_latch end; /* of each task, and of the open cache */
+    atomic_size_t count;   /* in the table; read without a lock by each hit */
 
     struct shed_mutex mu;
     /* under mu */
     struct shed_map table;
     struct shed_map_node *chains[SHED_FLIGHT_CHAINS];
     /* reactor thread only */
-    bool is_listed; /* listener is */
     bool is_closing;
     struct shed_list to_load;    /* jobs */
     struct shed_list to_publish; /* tasks (flight_publish.c) */
@@ -69,13 +67,6 @@ struct shed_flights {
                        without one can be ended */
     struct shed_pace pace;
 };
-
-/* Give up a hold. */
-static inline void shed_flights_drop(struct shed_flights *flights)
-{
-    if (atomic_fetch_sub(&flights->holds, 1) == 1)
-        shed_latch_count_down(&flights->idle, 1);
-}
 
 struct shed_flight_task {
     /* set at creation */
@@ -129,7 +120,6 @@ struct shed_flight_task {
     struct shed_call renew_call;
     enum shed_flight_send sent;   /* what call is */
     enum shed_flight_first first; /* what is still to go before an acquire */
-    uint64_t call_request, renew_request;
     struct shed_delivery_write delivered;
     struct shed_local_mark mark; /* from before call */
     struct shed_node node;       /* in a list while it is_publishing */
@@ -146,12 +136,11 @@ struct shed_flight_task {
     size_t seen_size;
 };
 
-/* Make a flight that is in no table yet, JOINABLE or BACKGROUND. Any thread.
- * Returns: NULL when out of memory. */
-struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
-                                                 const struct shed_key *key,
-                                                 const struct shed_seen *seen,
-                                                 enum shed_flight_role role);
+/* Make a flight, JOINABLE or BACKGROUND, in the table, whose mu is held. Any
+ * thread. Returns: NULL when out of memory. */
+struct shed_flight_task *shed_flight_task_create_locked(
+    struct shed_flights *flights, const struct shed_key *key,
+    const struct shed_seen *seen, enum shed_flight_role role);
 
 /* With the server that has the key. Reactor thread. */
 static inline struct shed_session *
@@ -199,17 +188,16 @@ void shed_table_detach(struct shed_flight_task *task);
  * to go on. Returns: false if one does. */
 bool shed_table_remove(struct shed_flight_task *task);
 
-/* Visit all flights, or those of a key, detached ones included; visit may
- * remove the flight that is passed to it. */
+/* Visit the flights of a key, or all if it is NULL, detached ones included;
+ * visit may remove the flight that is passed to it. */
 void shed_table_each(struct shed_flights *flights,
+                     const struct shed_map_key *key,
                      void (*visit)(struct shed_flight_task *task));
-void shed_table_each_of(struct shed_flights *flights, struct shed_bytes key,
-                        void (*visit)(struct shed_flight_task *task));
 
 /* ---------------------------------------------------------- flight_load.c */
 
 /* Load, with all else that this turn of the loop brings. The end becomes an
- * event with the number of the request, never before the return. */
+ * event, never before the return. */
 void shed_flight_load_start(struct shed_flight_task *task);
 
 /* A caller waits now for what is loaded. */
@@ -220,13 +208,13 @@ void shed_flight_load_drop(struct shed_flight_task *task);
 
 /* --------------------------------------------------------- flight_redis.c */
 
-/* Send ACQUIRE, PUBLISH, FAIL or RELEASE. Its reply becomes an event with the
- * number of the request, never before the return. No other may be under way. */
+/* Send ACQUIRE, PUBLISH, FAIL or RELEASE. Its reply becomes an event, never
+ * before the return. No other may be under way. */
 void shed_flight_redis_send(struct shed_flight_task *task,
-                            enum shed_flight_send what, uint64_t request);
+                            enum shed_flight_send what);
 
 /* Send a renewal, unless the last one is still under way. */
-void shed_flight_redis_renew(struct shed_flight_task *task, uint64_t request);
+void shed_flight_redis_renew(struct shed_flight_task *task);
 
 /* Publish what was loaded, soon; until the reply is_publishing is set. */
 void shed_flight_publish(struct shed_flight_task *task);

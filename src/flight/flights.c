@@ -37,15 +37,16 @@ static struct shed_flights *flights_of(struct shed_listener *listener)
 static void on_change(struct shed_listener *listener, struct shed_bytes key)
 {
     struct shed_flights *fs = flights_of(listener);
+    const struct shed_map_key wanted = shed_map_key(shed_entry_key_of(key));
 
     shed_near_change(fs->cache->near, key);
-    shed_table_each_of(fs, shed_entry_key_of(key), shed_flight_task_push);
+    shed_table_each(fs, &wanted, shed_flight_task_push);
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
     shed_near_epoch(flights_of(listener)->cache->near);
-    shed_table_each(flights_of(listener), shed_flight_task_epoch);
+    shed_table_each(flights_of(listener), NULL, shed_flight_task_epoch);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -54,8 +55,7 @@ static void open_on_reactor(void *arg)
 {
     struct shed_flights *fs = arg;
 
-    fs->is_listed =
-        shed_listeners_add(fs->cache->client->listeners, &fs->listener);
+    (void)shed_listeners_add(fs->cache->client->listeners, &fs->listener);
 }
 
 /* End those that only watch or pause. */
@@ -64,7 +64,7 @@ static void hurry_on_reactor(void *arg)
     struct shed_flights *fs = arg;
 
     fs->is_closing = true;
-    shed_table_each(fs, shed_flight_task_hurry);
+    shed_table_each(fs, NULL, shed_flight_task_hurry);
 }
 
 /* It may be half made. */
@@ -102,7 +102,7 @@ static enum shed_code open_parts(struct shed_flights *fs,
     if (fs->turn == NULL)
         return shed_fail_nomem(err, "a cache");
     shed_reactor_run(reactor, open_on_reactor, fs);
-    if (!fs->is_listed)
+    if (!fs->listener.is_added)
         return shed_fail(err, SHED_EINVAL,
                          "cache name: this client already has an open cache "
                          "of that name: use its handle, or another name");
@@ -126,8 +126,7 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     shed_map_init(&fs->table, fs->chains, SHED_FLIGHT_CHAINS);
     fs->cache = cache;
     fs->callers = shed_source_callers(cache->source);
-    atomic_init(&fs->holds, 1);
-    shed_latch_init(&fs->idle, 1);
+    shed_latch_init(&fs->end, 1);
     fs->policy = (struct shed_flight_policy){
         .lease_ms = o->lease_ms,
         .load_timeout_ms = load_timeout_ms,
@@ -157,7 +156,7 @@ void shed_flights_close(struct shed_flights *fs)
     if (fs == NULL)
         return;
     shed_reactor_run(fs->cache->client->reactor, hurry_on_reactor, fs);
-    shed_flights_drop(fs);
-    (void)shed_latch_wait(&fs->idle, UINT64_MAX);
+    shed_latch_count_down(&fs->end, 1);
+    (void)shed_latch_wait(&fs->end, UINT64_MAX);
     shed_reactor_run(fs->cache->client->reactor, close_on_reactor, fs);
 }

@@ -37,12 +37,6 @@ static struct shed_flight_task *find_locked(const struct shed_flights *fs,
     return task_of(node);
 }
 
-static void add_flight_locked(struct shed_flight_task *t)
-{
-    shed_map_insert(&t->flights->table, &t->in_table);
-    atomic_fetch_add(&t->flights->count, 1);
-}
-
 /* ----------------------------------------------------------------- callers */
 
 /* A caller without a thread that waits has a bound of its own (async_limit). */
@@ -106,9 +100,9 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
     if (t != NULL) {
         shed_count(&fs->cache->counters.joins, 1);
     } else {
-        t = shed_flight_task_create(fs, key, &seen, SHED_FLIGHT_JOINABLE);
+        t = shed_flight_task_create_locked(fs, key, &seen,
+                                           SHED_FLIGHT_JOINABLE);
         if (t != NULL) {
-            add_flight_locked(t);
             t->post.next = *starts;
             *starts = &t->post;
         }
@@ -224,9 +218,8 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
     shed_mutex_lock(&fs->mu);
     if (find_locked(fs, wanted, SHED_FLIGHT_BACKGROUND) == NULL &&
         shed_source_ask_breaker(fs->cache->source, NULL) == SHED_OK)
-        t = shed_flight_task_create(fs, key, &seen, SHED_FLIGHT_BACKGROUND);
-    if (t != NULL)
-        add_flight_locked(t);
+        t = shed_flight_task_create_locked(fs, key, &seen,
+                                           SHED_FLIGHT_BACKGROUND);
     shed_mutex_unlock(&fs->mu);
     if (t != NULL)
         shed_reactor_post(fs->cache->client->reactor, &t->post);
@@ -268,8 +261,7 @@ bool shed_table_remove(struct shed_flight_task *t)
     return is_empty;
 }
 
-/* The first flight, or the one behind previous; key: NULL, or what it is to
- * have. */
+/* The first flight that is to be visited, or the one behind previous. */
 static struct shed_flight_task *next_of(struct shed_flights *fs,
                                         const struct shed_map_key *key,
                                         const struct shed_flight_task *previous)
@@ -288,8 +280,8 @@ static struct shed_flight_task *next_of(struct shed_flights *fs,
     return task_of(next);
 }
 
-static void visit_all(struct shed_flights *fs, const struct shed_map_key *key,
-                      void (*visit)(struct shed_flight_task *t))
+void shed_table_each(struct shed_flights *fs, const struct shed_map_key *key,
+                     void (*visit)(struct shed_flight_task *t))
 {
     struct shed_flight_task *t = next_of(fs, key, NULL), *next;
 
@@ -297,18 +289,4 @@ static void visit_all(struct shed_flights *fs, const struct shed_map_key *key,
         next = next_of(fs, key, t);
         visit(t);
     }
-}
-
-void shed_table_each(struct shed_flights *fs,
-                     void (*visit)(struct shed_flight_task *t))
-{
-    visit_all(fs, NULL, visit);
-}
-
-void shed_table_each_of(struct shed_flights *fs, struct shed_bytes key,
-                        void (*visit)(struct shed_flight_task *t))
-{
-    const struct shed_map_key wanted = shed_map_key(key);
-
-    visit_all(fs, &wanted, visit);
 }

@@ -12,7 +12,6 @@
 #include "flight/flight_task.h"
 #include "fuzz/forge.h"
 
-#define REQUEST 42
 #define TAGS_MAX 4
 #define SERVER_MS 1700000000000U
 
@@ -90,7 +89,7 @@ static bool is_expected(enum shed_flight_send sent,
 static void check_event(const struct shed_flight_task *t,
                         struct shed_flight_event event)
 {
-    check(is_expected(t->sent, event.type) && event.request == REQUEST);
+    check(is_expected(t->sent, event.type));
     check(t->seen_size <= sizeof(t->seen));
     if (event.type == SHED_EV_HIT || event.type == SHED_EV_SUPERSEDED)
         check_entry(t->entry);
@@ -128,7 +127,6 @@ static struct shed_flight_task make_task(enum shed_flight_send sent)
     return (struct shed_flight_task){.flights = &flights,
                                      .key = key,
                                      .refresh_key = refresh_key,
-                                     .call_request = REQUEST,
                                      .sent = sent};
 }
 

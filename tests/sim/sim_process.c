@@ -51,7 +51,7 @@ static void answer(struct sim *s, struct sim_flight *f,
     }
 }
 
-static void plan_load(struct sim *s, struct sim_flight *f, uint64_t number)
+static void plan_load(struct sim *s, struct sim_flight *f)
 {
     uint64_t lasts = sim_between(s, 5, s->lease.lease_ms / 2), snapshot;
     struct sim_request *r;
@@ -59,7 +59,6 @@ static void plan_load(struct sim *s, struct sim_flight *f, uint64_t number)
 
     r = sim_make_request(s, &index);
     r->what = SHED_SEND_LOAD;
-    r->number = number;
     r->process = f->process;
     r->flight = (size_t)(f - s->flight);
     r->flight_number = f->number;
@@ -78,17 +77,15 @@ static void plan_load(struct sim *s, struct sim_flight *f, uint64_t number)
     sim_plan_request(s, lasts, SIM_LOAD_END, index);
 }
 
-static void send_load(struct sim *s, struct sim_flight *f, uint64_t number)
+static void send_load(struct sim *s, struct sim_flight *f)
 {
     if (sim_chance(s, s->mode->refuse_pct)) {
-        give(s, f,
-             (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
-                                        .request = number});
+        give(s, f, (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED});
         return;
     }
     sim_trace(s, "loads", f->process, f->key, f->machine.is_leased);
     sim_check_load(s, f, f->machine.is_leased);
-    plan_load(s, f, number);
+    plan_load(s, f);
     if (s->mode->is_holder_killed && !s->is_kill_planned)
         sim_plan(s, sim_between(s, 1, s->mode->fixed_load_ms / 2),
                  (struct sim_event){.type = SIM_FAULT,
@@ -158,13 +155,12 @@ static void make_call(struct sim *s, struct sim_flight *f,
 
 static void send_to_store(struct sim *s, struct sim_flight *f,
                           enum shed_flight_send what,
-                          enum shed_flight_first first, uint64_t number)
+                          enum shed_flight_first first)
 {
     size_t index;
     struct sim_request *r = sim_make_request(s, &index);
 
     r->what = what;
-    r->number = number;
     r->process = f->process;
     r->flight = (size_t)(f - s->flight);
     r->flight_number = f->number;
@@ -191,9 +187,9 @@ static void obey(struct sim *s, struct sim_flight *f,
                                     .timer = f->timer});
     }
     if (act->send == SHED_SEND_LOAD)
-        send_load(s, f, act->request);
+        send_load(s, f);
     else if (act->send != SHED_SEND_NOTHING)
-        send_to_store(s, f, act->send, act->first, act->request);
+        send_to_store(s, f, act->send, act->first);
     if (f->number == 0 || f->machine.state != SHED_FLIGHT_OVER)
         return;
     if (newest_of(s, f) != 0)
@@ -298,30 +294,30 @@ static void send_next(struct sim *s, struct sim_flight *f,
     bool looks =
         r->call.first == SHED_FIRST_SET && s->process[f->process].has_pushes;
 
-    if (f->machine.request == r->number)
-        send_to_store(s, f, r->what,
-                      looks ? SHED_FIRST_GET : SHED_FIRST_NOTHING, r->number);
+    send_to_store(s, f, r->what, looks ? SHED_FIRST_GET : SHED_FIRST_NOTHING);
 }
 
 static void on_flight_reply(struct sim *s, struct sim_flight *f,
                             const struct sim_request *r)
 {
-    struct shed_flight_event event = {.request = r->number};
+    struct shed_flight_event event = {0};
 
     if (r->what == SHED_SEND_ACQUIRE && !r->is_lost &&
         r->reply.type == MODEL_INTEGER) {
         send_next(s, f, r);
         return;
     }
-    if (r->is_lost || r->reply.type == MODEL_OOM) {
+    if (r->what == SHED_SEND_RENEW) {
+        event.type =
+            !r->is_lost && r->reply.type != MODEL_OOM && r->reply.integer == 0
+                ? SHED_EV_LEASE_LOST
+                : SHED_EV_RENEWED;
+    } else if (r->is_lost || r->reply.type == MODEL_OOM) {
         event.type = SHED_EV_TROUBLE;
         event.trouble = r->is_refused ? SHED_TROUBLE_DOWN
                         : r->is_lost  ? SHED_TROUBLE_PASSING
                                       : SHED_TROUBLE_NO_WRITE;
     } else if (r->what == SHED_SEND_ACQUIRE) {
-        /* a late reply is no longer for us */
-        if (f->machine.request != r->number)
-            return;
         event.type = translate_acquire(s, f, &r->reply);
         event.wait_ms = (uint64_t)r->reply.integer;
         event.is_refresh = r->reply.count > 3 && (event.type == SHED_EV_WAIT ||
@@ -335,9 +331,6 @@ static void on_flight_reply(struct sim *s, struct sim_flight *f,
                            model_get_u64(r->reply.part[1].at + SIM_WRITTEN_AT);
     } else if (r->what == SHED_SEND_PUBLISH) {
         event.type = translate_publish(f, &r->reply);
-    } else if (r->what == SHED_SEND_RENEW) {
-        event.type =
-            r->reply.integer == 1 ? SHED_EV_RENEWED : SHED_EV_LEASE_LOST;
     } else {
         event.type = SHED_EV_ENDED;
     }
@@ -550,8 +543,7 @@ void sim_on_load_end(struct sim *s, size_t index)
     give(s, f,
          (struct shed_flight_event){.type = r->has_failed ? SHED_EV_LOAD_FAILED
                                                           : SHED_EV_LOADED,
-                                    .is_unmodified = f->is_unmodified,
-                                    .request = r->number});
+                                    .is_unmodified = f->is_unmodified});
 }
 
 /* ------------------------------------------------------- pushes and timers */

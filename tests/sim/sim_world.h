@@ -174,7 +174,6 @@ struct sim_request {
     bool is_used, is_lost;
     bool is_refused;            /* the store is down */
     enum shed_flight_send what; /* NOTHING: an invalidation */
-    uint64_t number;            /* as the flight counts */
     unsigned process;
     size_t flight;
     uint64_t flight_number;

@@ -1,5 +1,5 @@
 /* flight: each step of the slow path by itself; test_sim drives many at once.
- * A subject is a flight, a made-up clock, and the number of the last send.
+ * A subject is a flight and a made-up clock.
  *
  * Most tests are a text of words, see play(). */
 #include "flight/flight.h"
@@ -21,7 +21,6 @@ struct subject {
     uint64_t now_ms;
     uint64_t random;
     uint64_t callers;
-    uint64_t sent; /* the last send that was not a renewal */
 };
 
 static struct subject subject;
@@ -46,53 +45,39 @@ static void step(struct shed_flight_event event)
 {
     subject.act = shed_flight_step(&subject.flight, &event, subject.now_ms,
                                    subject.random);
-    if (subject.act.send != SHED_SEND_NOTHING &&
-        subject.act.send != SHED_SEND_RENEW)
-        subject.sent = subject.act.request;
 }
 
 /* ------------------------------------------------------------ what happens */
 
-/* Events by their words; replies are to the last send, or the last renewal. */
+/* Events by their words. */
 static const struct {
     const char *word;
     struct shed_flight_event event;
-    bool is_of_renewal;
 } events[] = {
-    {"again", {.type = SHED_EV_START}, false},
-    {"lead", {.type = SHED_EV_LEAD}, false},
-    {"refresh", {.type = SHED_EV_LEAD, .is_refresh = true}, false},
-    {"hit", {.type = SHED_EV_HIT}, false},
-    {"corrupt", {.type = SHED_EV_CORRUPT}, false},
-    {"marker", {.type = SHED_EV_MARKER}, false},
-    {"wait", {.type = SHED_EV_WAIT, .wait_ms = LEASE_MS}, false},
-    {"watch",
-     {.type = SHED_EV_WAIT, .wait_ms = LEASE_MS, .is_refresh = true},
-     false},
-    {"stored", {.type = SHED_EV_STORED}, false},
-    {"superseded", {.type = SHED_EV_SUPERSEDED}, false},
-    {"invalidated", {.type = SHED_EV_INVALIDATED}, false},
-    {"ended", {.type = SHED_EV_ENDED}, false},
-    {"lost", {.type = SHED_EV_LEASE_LOST}, true},
-    {"unrenewed",
-     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_PASSING},
-     true},
-    {"passing",
-     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_PASSING},
-     false},
-    {"down", {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_DOWN}, false},
-    {"denied",
-     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_DENIED},
-     false},
-    {"no_write",
-     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_NO_WRITE},
-     false},
-    {"loaded", {.type = SHED_EV_LOADED}, false},
-    {"load_failed", {.type = SHED_EV_LOAD_FAILED}, false},
-    {"load_refused", {.type = SHED_EV_LOAD_REFUSED}, false},
-    {"timer", {.type = SHED_EV_TIMER}, false},
-    {"push", {.type = SHED_EV_PUSH}, false},
-    {"epoch", {.type = SHED_EV_EPOCH}, false},
+    {"again", {.type = SHED_EV_START}},
+    {"lead", {.type = SHED_EV_LEAD}},
+    {"refresh", {.type = SHED_EV_LEAD, .is_refresh = true}},
+    {"hit", {.type = SHED_EV_HIT}},
+    {"corrupt", {.type = SHED_EV_CORRUPT}},
+    {"marker", {.type = SHED_EV_MARKER}},
+    {"wait", {.type = SHED_EV_WAIT, .wait_ms = LEASE_MS}},
+    {"watch", {.type = SHED_EV_WAIT, .wait_ms = LEASE_MS, .is_refresh = true}},
+    {"stored", {.type = SHED_EV_STORED}},
+    {"superseded", {.type = SHED_EV_SUPERSEDED}},
+    {"invalidated", {.type = SHED_EV_INVALIDATED}},
+    {"ended", {.type = SHED_EV_ENDED}},
+    {"lost", {.type = SHED_EV_LEASE_LOST}},
+    {"renewed", {.type = SHED_EV_RENEWED}},
+    {"passing", {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_PASSING}},
+    {"down", {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_DOWN}},
+    {"denied", {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_DENIED}},
+    {"no_write", {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_NO_WRITE}},
+    {"loaded", {.type = SHED_EV_LOADED}},
+    {"load_failed", {.type = SHED_EV_LOAD_FAILED}},
+    {"load_refused", {.type = SHED_EV_LOAD_REFUSED}},
+    {"timer", {.type = SHED_EV_TIMER}},
+    {"push", {.type = SHED_EV_PUSH}},
+    {"epoch", {.type = SHED_EV_EPOCH}},
 };
 
 /* wait_ms: 0: that of the word. Returns: false if the word is no event. */
@@ -102,9 +87,6 @@ static bool make_event(const char *word, uint64_t wait_ms)
         struct shed_flight_event event = events[i].event;
         if (strcmp(word, events[i].word) != 0)
             continue;
-        if (event.type < SHED_EV_TIMER)
-            event.request =
-                events[i].is_of_renewal ? subject.act.request : subject.sent;
         if (wait_ms > 0)
             event.wait_ms = wait_ms;
         step(event);
@@ -346,8 +328,8 @@ static const char *const texts[] = {
     /* the lease is renewed, at a third of it and in the next epoch */
     "start lead ms=1000 +1000 timer>renew ms=1000",
     "start lead epoch>renew !timer lost epoch>nothing",
-    "start lead +1000 timer>renew unrenewed>nothing =loading "
-    "+1000 timer>renew unrenewed>nothing =loading +1000 timer>renew",
+    "start lead +1000 timer>renew renewed>nothing =loading "
+    "+1000 timer>renew renewed>nothing =loading +1000 timer>renew",
     /* a lost one is not, but the load goes on */
     "start lead +1000 timer lost +1000 timer>nothing ms=8000 loaded>publish",
     /* the last renewal does not reach past the load timeout */
@@ -379,6 +361,7 @@ static const char *const texts[] = {
     /* late timers and pushes disturb nothing */
     "start lead loaded timer>nothing push>nothing stored>loaded:1 "
     "timer>nothing push>nothing =over",
+    "start lead timer>renew loaded lost>nothing timer>nothing =ending",
 
     /* a refresh in the background */
     "background lead>load loaded>publish stored =over",
@@ -443,56 +426,19 @@ TEST(failures_with_an_answer_between_them_are_not_in_a_row)
         play("passing timer>acquire wait timer>acquire");
 }
 
-/* Where an acquire is under way, and where a publish is. */
-TEST_EACH(a_reply_with_another_number_does_nothing, 0, 2)
-{
-    play(_i == 0 ? "start" : "start lead loaded");
-    for (size_t i = 0; i < COUNT_OF(events); i++) {
-        struct shed_flight_event late = events[i].event;
-        if (late.type >= SHED_EV_LOADED)
-            break;
-        late.request = subject.sent + 1;
-        step(late);
-        check_act("nothing");
-        play(_i == 0 ? "=acquiring" : "=ending");
-    }
-}
-
-TEST(a_reply_that_comes_twice_counts_once)
-{
-    play("start lead");
-    step((struct shed_flight_event){.type = SHED_EV_LEAD, .request = 1});
-    check_act("nothing");
-    play("=loading");
-}
-
-TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
-{
-    struct shed_flight_event late = {.type = SHED_EV_LEASE_LOST};
-
-    play("start lead timer>renew");
-    late.request = subject.act.request;
-    play("join loaded invalidated lead");
-    step(late);
-    play("timer>renew");
-}
-
 TEST(a_lease_that_was_renewed_counts_from_its_begin)
 {
     struct shed_flight_event wait = {
         .type = SHED_EV_WAIT, .wait_ms = LEASE_MS, .age_ms = 40};
 
     play("start");
-    wait.request = subject.sent;
     step(wait);
     subject.now_ms += 500;
     play("push");
-    wait.request = subject.sent;
     wait.may_be_older = true;
     step(wait);
     ck_assert_uint_eq(subject.flight.leased_ms, subject.now_ms - 540);
     play("timer");
-    wait.request = subject.sent;
     wait.may_be_older = false; /* another has it */
     step(wait);
     ck_assert_uint_eq(subject.flight.leased_ms, subject.now_ms - 40);
@@ -500,10 +446,8 @@ TEST(a_lease_that_was_renewed_counts_from_its_begin)
 
 static void reply_aged(enum shed_flight_event_type type, uint64_t age_ms)
 {
-    step((struct shed_flight_event){.type = type,
-                                    .request = subject.sent,
-                                    .wait_ms = LEASE_MS,
-                                    .age_ms = age_ms});
+    step((struct shed_flight_event){
+        .type = type, .wait_ms = LEASE_MS, .age_ms = age_ms});
 }
 
 /* Look again when the timer fires. */

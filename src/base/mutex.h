@@ -12,27 +12,26 @@
 
 /* The lock order, the outermost first. No two of one rank are held together. */
 enum shed_rank {
-    SHED_RANK_LOCK,        /* a lock's */
-    SHED_RANK_LINKS,       /* which links are in use */
-    SHED_RANK_LINK,        /* the socket of one */
-    SHED_RANK_TABLE,       /* who waits for the flights of a cache */
-    SHED_RANK_LOCAL,       /* a shard of the local rows */
-    SHED_RANK_DELIVERY,    /* the undelivered writes */
-    SHED_RANK_TAG_LOG,     /* what is known of tags */
-    SHED_RANK_SOURCE,      /* the queue of loads */
-    SHED_RANK_BATCH,       /* the answers of one load */
-    SHED_RANK_CLUSTER,     /* who has which slot */
-    SHED_RANK_SESSION,     /* whether a server is up; whom it takes us for */
-    SHED_RANK_GATE,        /* the health of a server */
-    SHED_RANK_ADDRESS,     /* what a host name has led to */
-    SHED_RANK_TLS,         /* one connection's */
-    SHED_RANK_TLS_SESSION, /* what the next connection resumes */
-    SHED_RANK_LOOKUP,      /* of a host name, under way */
-    SHED_RANK_EVENTS,      /* limits of events and lines */
-    SHED_RANK_ASYNC,       /* asynchronous calls with events */
-    SHED_RANK_QUEUE,       /* calls that have ended */
-    SHED_RANK_REACTOR,     /* posts */
-    SHED_RANK_PACER        /* of the MySQL source */
+    SHED_RANK_LOCK,     /* a lock's */
+    SHED_RANK_LINKS,    /* which links are in use */
+    SHED_RANK_LINK,     /* the socket of one */
+    SHED_RANK_TABLE,    /* who waits for the flights of a cache */
+    SHED_RANK_LOCAL,    /* a shard of the local rows */
+    SHED_RANK_DELIVERY, /* the undelivered writes */
+    SHED_RANK_TAG_LOG,  /* what is known of tags */
+    SHED_RANK_SOURCE,   /* the queue of loads */
+    SHED_RANK_BATCH,    /* the answers of one load */
+    SHED_RANK_CLUSTER,  /* who has which slot */
+    SHED_RANK_SESSION,  /* whether a server is up; whom it takes us for */
+    SHED_RANK_GATE,     /* the health of a server */
+    SHED_RANK_ADDRESS,  /* what a host name has led to */
+    SHED_RANK_TLS,      /* what the next connection resumes */
+    SHED_RANK_LOOKUP,   /* of a host name, under way */
+    SHED_RANK_EVENTS,   /* limits of events and lines */
+    SHED_RANK_ASYNC,    /* asynchronous calls with events */
+    SHED_RANK_QUEUE,    /* calls that have ended */
+    SHED_RANK_REACTOR,  /* posts */
+    SHED_RANK_PACER     /* of the MySQL source */
 };
 
 struct shed_mutex {

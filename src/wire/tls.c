@@ -40,10 +40,7 @@ struct shed_tls_server {
 };
 
 struct shed_tls {
-    /* set at creation */
     struct shed_tls_server *server;
-    struct shed_mutex mu;
-    /* under mu */
     SSL *ssl;      /* owns the two buffers */
     BIO *in, *out; /* from the peer, and to it */
     bool is_open;  /* the handshake has ended */
@@ -297,7 +294,7 @@ static struct shed_tls_server *alloc(const char *text)
 {
     struct shed_tls_server *s = calloc(1, sizeof(*s));
 
-    if (s == NULL || shed_mutex_init(&s->mu, SHED_RANK_TLS_SESSION) != 0) {
+    if (s == NULL || shed_mutex_init(&s->mu, SHED_RANK_TLS) != 0) {
         free(s);
         return NULL;
     }
@@ -351,10 +348,10 @@ void shed_tls_server_destroy(struct shed_tls_server *s)
 
 /* ------------------------------------------------------------ a connection */
 
-/* A call of OpenSSL has ended, for which errors were marked; with mu. Returns:
- * SHED_OK also if it needs more input. */
-static enum shed_code conclude_locked(struct shed_tls *t, int result,
-                                      struct shed_error *err)
+/* A call of OpenSSL has ended, for which errors were marked. Returns: SHED_OK
+ * also if it needs more input. */
+static enum shed_code conclude(struct shed_tls *t, int result,
+                               struct shed_error *err)
 {
     unsigned long error = last_error();
     bool is_closed = SSL_get_shutdown(t->ssl) & SSL_RECEIVED_SHUTDOWN;
@@ -386,7 +383,7 @@ static enum shed_code start(struct shed_tls *t, const char *host,
     SSL_set_bio(t->ssl, t->in, t->out);
     offer_session(t->server, t->ssl);
     SSL_set_connect_state(t->ssl);
-    return conclude_locked(t, SSL_do_handshake(t->ssl), err);
+    return conclude(t, SSL_do_handshake(t->ssl), err);
 }
 
 enum shed_code shed_tls_create(struct shed_tls_server *server, const char *host,
@@ -396,10 +393,8 @@ enum shed_code shed_tls_create(struct shed_tls_server *server, const char *host,
     enum shed_code code;
 
     *out = NULL;
-    if (t == NULL || shed_mutex_init(&t->mu, SHED_RANK_TLS) != 0) {
-        free(t);
+    if (t == NULL)
         return shed_fail_nomem(err, "a Redis connection");
-    }
     t->server = server;
     mark_errors();
     code = start(t, host, err);
@@ -426,78 +421,48 @@ void shed_tls_destroy(struct shed_tls *t)
         return;
     if (t->server->pid == shed_process_id())
         free_connection(t->ssl);
-    shed_mutex_destroy(&t->mu);
     free(t);
 }
 
-bool shed_tls_is_open(struct shed_tls *t)
+bool shed_tls_is_open(const struct shed_tls *t)
 {
-    bool is_open;
-
-    shed_mutex_lock(&t->mu);
-    is_open = t->is_open;
-    shed_mutex_unlock(&t->mu);
-    return is_open;
+    return t->is_open;
 }
 
 enum shed_code shed_tls_write(struct shed_tls *t, const char *plain,
                               size_t size, size_t *taken,
                               struct shed_error *err)
 {
-    int part = (int)(size < SHED_TLS_PART_BYTES ? size : SHED_TLS_PART_BYTES);
-    enum shed_code code = SHED_OK;
-    int result;
-
     *taken = 0;
-    shed_mutex_lock(&t->mu);
-    if (t->is_open && part > 0) {
-        mark_errors();
-        result = SSL_write(t->ssl, plain, part);
-        code = conclude_locked(t, result, err);
-        *taken = result > 0 ? (size_t)result : 0;
-    }
-    shed_mutex_unlock(&t->mu);
-    return code;
+    if (!t->is_open)
+        return SHED_OK;
+    mark_errors();
+    return conclude(t, SSL_write_ex(t->ssl, plain, size, taken), err);
 }
 
-size_t shed_tls_take(struct shed_tls *t, char *out, size_t size)
+size_t shed_tls_output(const struct shed_tls *t, const char **out)
 {
-    int got;
+    char *at = NULL;
+    long size = BIO_get_mem_data(t->out, &at);
 
-    shed_mutex_lock(&t->mu);
-    got = BIO_read(t->out, out, (int)size);
-    shed_mutex_unlock(&t->mu);
-    return got > 0 ? (size_t)got : 0;
+    *out = at;
+    return size > 0 ? (size_t)size : 0;
 }
 
-bool shed_tls_has_output(struct shed_tls *t)
+void shed_tls_clear(struct shed_tls *t)
 {
-    bool has_output;
-
-    shed_mutex_lock(&t->mu);
-    has_output = BIO_ctrl_pending(t->out) > 0;
-    shed_mutex_unlock(&t->mu);
-    return has_output;
+    (void)BIO_reset(t->out);
 }
 
 enum shed_code shed_tls_read(struct shed_tls *t, const char *sealed,
                              size_t sealed_size, char *plain, size_t size,
                              size_t *got, struct shed_error *err)
 {
-    enum shed_code code;
-    int result = 0;
-
-    shed_mutex_lock(&t->mu);
+    *got = 0;
     mark_errors();
-    if (sealed_size > 0 &&
-        BIO_write(t->in, sealed, (int)sealed_size) != (int)sealed_size) {
-        unmark_errors();
-        code = shed_fail_nomem(err, "what Redis has sent");
-    } else {
-        result = SSL_read(t->ssl, plain, (int)size);
-        code = conclude_locked(t, result, err);
-    }
-    shed_mutex_unlock(&t->mu);
-    *got = result > 0 ? (size_t)result : 0;
-    return code;
+    if (sealed_size == 0 ||
+        BIO_write(t->in, sealed, (int)sealed_size) == (int)sealed_size)
+        return conclude(t, SSL_read_ex(t->ssl, plain, size, got), err);
+    unmark_errors();
+    return shed_fail_nomem(err, "what Redis has sent");
 }

@@ -2,8 +2,8 @@
  * TLS to Redis, without a socket: what the peer has sent goes in, what is to be
  * sent to it comes out. Nothing here waits. Only tls.c sees OpenSSL.
  *
- * A server that connections share, and a connection, of which one thread may
- * write while another one reads.
+ * A server that connections share, and a connection, which one thread at a time
+ * uses.
  */
 #ifndef SHED_WIRE_TLS_H
 #define SHED_WIRE_TLS_H
@@ -54,26 +54,22 @@ SHED_MUST_CHECK enum shed_code shed_tls_create(struct shed_tls_server *server,
 void shed_tls_destroy(struct shed_tls *tls);
 
 /* Whether the handshake has ended: the peer is the one that it should be. */
-bool shed_tls_is_open(struct shed_tls *tls);
+bool shed_tls_is_open(const struct shed_tls *tls);
 
-/* Take a part of what is to be sent, of at most SHED_TLS_PART_BYTES; *taken is
- * 0 while the handshake lasts. Returns: SHED_OK; SHED_EREDIS, SHED_ENOMEM:
- * close the connection. */
+/* Take a part of what is to be sent, one record of 16 kB at most; *taken is 0
+ * while the handshake lasts. Returns: SHED_OK; SHED_EREDIS, SHED_ENOMEM: close
+ * the connection. */
 SHED_MUST_CHECK enum shed_code shed_tls_write(struct shed_tls *tls,
                                               const char *plain, size_t size,
                                               size_t *taken,
                                               struct shed_error *err);
 
-/* Room for a part as it is sent. */
-#define SHED_TLS_PART_BYTES ((size_t)16 * 1024)
-#define SHED_TLS_SEALED_BYTES (SHED_TLS_PART_BYTES + (size_t)4 * 1024)
+/* The bytes for the peer since the last clear, also those of the handshake;
+ * *out is borrowed until the next call. Returns: how many. */
+size_t shed_tls_output(const struct shed_tls *tls, const char **out);
 
-/* Get bytes for the peer, also those of the handshake. Returns: how many; 0 if
- * there are none. */
-size_t shed_tls_take(struct shed_tls *tls, char *out, size_t size);
-
-/* Whether there are such bytes. */
-bool shed_tls_has_output(struct shed_tls *tls);
+/* They have all been sent. */
+void shed_tls_clear(struct shed_tls *tls);
 
 /* Put in what the peer has sent, if sealed_size is not 0, and read: until *got
  * is 0, because nothing more is complete. plain may be where sealed is. Returns

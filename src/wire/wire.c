@@ -248,9 +248,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     w->is_starved = false;
     w->parser.takes_maps = a->is_guide;
     w->in = malloc(READ_BYTES);
-    if (a->is_tls)
-        w->sealed = malloc(SHED_TLS_SEALED_BYTES);
-    if (w->in == NULL || (a->is_tls && w->sealed == NULL))
+    if (w->in == NULL)
         code = shed_fail_nomem(err, "a Redis connection");
     else if (a->is_tls)
         code = shed_tls_create(a->tls, host, &w->tls, err);
@@ -317,36 +315,28 @@ static enum shed_wire_io send_all(struct shed_wire *w, const char *bytes,
     return SHED_WIRE_DONE;
 }
 
-/* Seal the next part of out, behind what the handshake has to send. Returns:
- * false if that has failed. */
-static bool seal(struct shed_wire *w, struct shed_error *err)
-{
-    size_t taken = 0, left = w->out.size - w->out_sent;
-
-    /* an empty buffer has no bytes to point at */
-    if (left > 0 && shed_tls_write(w->tls, w->out.at + w->out_sent, left,
-                                   &taken, err) != SHED_OK)
-        return false;
-    w->out_sent += taken;
-    w->sealed_size = shed_tls_take(w->tls, w->sealed, SHED_TLS_SEALED_BYTES);
-    w->sealed_sent = 0;
-    return true;
-}
-
+/* Send what TLS has to say, and then out, of which it seals one part after the
+ * other. */
 static enum shed_wire_io send_sealed(struct shed_wire *w,
                                      struct shed_error *err)
 {
-    enum shed_wire_io io = SHED_WIRE_DONE;
-
-    while (io == SHED_WIRE_DONE) {
-        if (w->sealed_sent == w->sealed_size && !seal(w, err))
+    for (;;) {
+        const char *sealed;
+        size_t taken, size = shed_tls_output(w->tls, &sealed);
+        enum shed_wire_io io = send_all(w, sealed, size, &w->sealed_sent, err);
+        if (io != SHED_WIRE_DONE)
+            return io;
+        shed_tls_clear(w->tls);
+        w->sealed_sent = 0;
+        if (w->out_sent == w->out.size)
+            return SHED_WIRE_DONE;
+        if (shed_tls_write(w->tls, w->out.at + w->out_sent,
+                           w->out.size - w->out_sent, &taken, err) != SHED_OK)
             return SHED_WIRE_LOST;
-        if (w->sealed_size == 0)
-            return w->out_sent == w->out.size ? SHED_WIRE_DONE
-                                              : SHED_WIRE_AGAIN;
-        io = send_all(w, w->sealed, w->sealed_size, &w->sealed_sent, err);
+        if (taken == 0)
+            return SHED_WIRE_AGAIN;
+        w->out_sent += taken;
     }
-    return io;
 }
 
 enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
@@ -370,10 +360,10 @@ bool shed_wire_is_in_handshake(const struct shed_wire *w)
 
 bool shed_wire_is_unsent(const struct shed_wire *w)
 {
-    if (w->tls == NULL)
-        return w->out.size > 0;
-    return w->sealed_sent < w->sealed_size || shed_tls_has_output(w->tls) ||
-           (w->out.size > 0 && shed_tls_is_open(w->tls));
+    const char *sealed;
+
+    return (w->out.size > 0 && !shed_wire_is_in_handshake(w)) ||
+           (w->tls != NULL && shed_tls_output(w->tls, &sealed) > 0);
 }
 
 /* What TLS makes of what has come, of which so many bytes are new. */
@@ -538,7 +528,5 @@ void shed_wire_close(struct shed_wire *w)
     w->out_sent = 0;
     shed_tls_destroy(w->tls);
     w->tls = NULL;
-    free(w->sealed);
-    w->sealed = NULL;
-    w->sealed_size = w->sealed_sent = 0;
+    w->sealed_sent = 0;
 }

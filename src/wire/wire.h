@@ -101,8 +101,7 @@ struct shed_wire {
     struct shed_buffer out; /* being sent; not empty before all is */
     size_t out_sent;        /* with TLS: sealed */
     struct shed_tls *tls;   /* NULL: plain */
-    char *sealed;           /* with TLS: a part of out as the socket takes it */
-    size_t sealed_size, sealed_sent;
+    size_t sealed_sent;     /* of its output */
 };
 
 /* Initialise a wire as closed. */

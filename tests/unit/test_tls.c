@@ -180,13 +180,15 @@ static enum shed_code feed(const char *bytes, size_t size,
 /* Move bytes until both ends have read all. Returns: whether any were. */
 static bool pump_once(enum shed_code *code, struct shed_error *err)
 {
-    static char bytes[SHED_TLS_SEALED_BYTES];
+    static char bytes[20480];
     bool has_moved = false;
-    size_t size;
+    const char *output;
+    size_t size = shed_tls_output(tls, &output);
     int n;
 
-    while ((size = shed_tls_take(tls, bytes, sizeof(bytes))) > 0) {
-        ck_assert_int_eq(BIO_write(peer_in, bytes, (int)size), (int)size);
+    if (size > 0) {
+        ck_assert_int_eq(BIO_write(peer_in, output, (int)size), (int)size);
+        shed_tls_clear(tls);
         has_moved = true;
     }
     while ((n = SSL_read(peer, heard + heard_size,
@@ -541,6 +543,7 @@ TEST(new_keys_are_used_and_answered)
  * matter. */
 TEST(a_renegotiation_is_refused)
 {
+    const char *output;
     char bytes[256];
     int size;
 
@@ -552,9 +555,8 @@ TEST(a_renegotiation_is_refused)
     ck_assert_int_gt(size, 0);
     ck_assert_int_eq(feed(bytes, (size_t)size, NULL), SHED_OK);
     ck_assert(shed_tls_is_open(tls));
-    size = (int)shed_tls_take(tls, bytes, sizeof(bytes));
-    ck_assert_int_gt(size, 0);
-    ck_assert_int_eq(bytes[0], SSL3_RT_ALERT);
+    ck_assert_uint_gt(shed_tls_output(tls, &output), 0);
+    ck_assert_int_eq(output[0], SSL3_RT_ALERT);
 }
 
 TEST(the_end_of_the_server_is_one_of_the_connection)

@@ -233,8 +233,8 @@ bool cli_server_send(struct cli_server *s, const struct shed_args *args,
     const struct shed_conn_call call = {.owner = answer};
 
     return cli_server_open(s, err) &&
-           shed_conn_send_args(&s->conn, args, false, &call, shed_now_ms(),
-                               err) == SHED_OK;
+           shed_conn_send_args(&s->conn, args, &call, shed_now_ms(), err) ==
+               SHED_OK;
 }
 
 void cli_words(struct shed_args *args, const char *format, va_list list)

@@ -53,7 +53,6 @@ struct shed_link {
     struct shed_link *next; /* in the stack of idle ones: under the links' mu */
     /* of the thread that has the link; of an idle one, under the links' mu */
     struct shed_conn conn;
-    uint64_t last_number; /* of a script's call */
     uint64_t last_used_ms;
 
     struct shed_mutex mu;
@@ -217,13 +216,9 @@ static enum shed_code queue_commands(struct shed_links_call *c, uint64_t now_ms)
 
     for (size_t i = 0; i < c->count && code == SHED_OK; i++) {
         const struct shed_args *args = &c->commands[i];
-        struct shed_conn_call call = {.index = i};
-        if (args->script != NULL) {
-            call.again = args;
-            call.number = ++l->last_number;
-        }
-        code =
-            shed_conn_send_args(&l->conn, args, false, &call, now_ms, &c->why);
+        const struct shed_conn_call call = {
+            .index = i, .again = args->script != NULL ? args : NULL};
+        code = shed_conn_send_args(&l->conn, args, &call, now_ms, &c->why);
     }
     if (code != SHED_OK)
         close_conn(l);

@@ -45,7 +45,6 @@ struct shed_pipe {
     struct shed_timer *soon;   /* ends the turn: what failed, what is queued */
     struct shed_error why;     /* the last failure */
     struct shed_error refusal; /* the last one by the gate */
-    uint64_t last_number;      /* of the last call of a script */
     enum shed_trouble pause_trouble;
     bool has_failed;            /* once, so the host may be elsewhere */
     unsigned losses;            /* of connections without a reply, in a row */
@@ -463,8 +462,7 @@ static enum shed_code send_asking(struct shed_pipe *p, uint64_t now_ms)
     const struct shed_conn_call expected = {.owner = NULL};
     const struct shed_args args = shed_args_of("ASKING", NULL);
 
-    return shed_conn_send_args(&p->conn, &args, false, &expected, now_ms,
-                               &p->why);
+    return shed_conn_send_args(&p->conn, &args, &expected, now_ms, &p->why);
 }
 
 /* call is NULL for a command that is answered by pushes. */
@@ -472,24 +470,20 @@ static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
                                 const struct shed_args *args, uint64_t now_ms)
 {
     struct shed_conn_call expected = {.owner = call};
-    bool is_by_text = args->is_asking;
     enum shed_code code = SHED_OK;
 
     assert(call != NULL || args->script == NULL);
     if (call != NULL && args->script != NULL) {
-        expected.number = ++p->last_number;
         call->kept = shed_script_keep(args);
-        expected.again = is_by_text ? NULL : call->kept;
-        is_by_text = expected.again == NULL;
+        expected.again = args->is_asking ? NULL : call->kept;
     }
     if (call != NULL && args->is_followed && p->hooks.on_elsewhere != NULL)
         call->kept = shed_script_keep(args);
     if (args->is_asking)
         code = send_asking(p, now_ms);
     if (code == SHED_OK)
-        code = shed_conn_send_args(&p->conn, args, is_by_text,
-                                   call != NULL ? &expected : NULL, now_ms,
-                                   &p->why);
+        code = shed_conn_send_args(
+            &p->conn, args, call != NULL ? &expected : NULL, now_ms, &p->why);
     return code;
 }
 

@@ -393,23 +393,25 @@ static struct shed_conn_call pop(struct shed_conn_queue *q)
 
 enum shed_code shed_conn_send_args(struct shed_conn *c,
                                    const struct shed_args *args,
-                                   bool is_by_text,
                                    const struct shed_conn_call *call,
                                    uint64_t now_ms, struct shed_error *err)
 {
+    uint64_t number = args->script != NULL ? ++c->last_number : 0;
     enum shed_code code = reserve(c, 1, err);
     struct shed_args by_text;
 
-    if (is_by_text && args->script != NULL) {
+    if (args->script != NULL && call->again == NULL) {
         by_text = *args;
         shed_script_by_text(&by_text);
         args = &by_text;
     }
     if (code == SHED_OK)
-        code = shed_buffer_append(&c->queue.bytes, args,
-                                  call != NULL ? call->number : 0, err);
-    if (code == SHED_OK && call != NULL)
-        push(&c->queue, call)->since_ms = now_ms;
+        code = shed_buffer_append(&c->queue.bytes, args, number, err);
+    if (code == SHED_OK && call != NULL) {
+        struct shed_conn_call *sent = push(&c->queue, call);
+        sent->number = number;
+        sent->since_ms = now_ms;
+    }
     return code;
 }
 
@@ -457,20 +459,15 @@ static bool repeat(struct shed_conn *c, uint64_t now_ms)
     struct shed_conn_queue *q = &c->queue;
     struct shed_conn_call call = *call_at(c, 0);
     const struct shed_args *args = call.again;
-    bool is_by_text = call.is_repeat || q->text != args->script;
     struct shed_error unused;
 
-    call.is_repeat = true;
-    if (is_by_text)
+    if (call.is_repeat || q->text != args->script)
         call.again = NULL;
-    if (shed_conn_send_args(c, args, is_by_text, &call, now_ms, &unused) !=
-        SHED_OK)
+    call.is_repeat = true;
+    if (shed_conn_send_args(c, args, &call, now_ms, &unused) != SHED_OK)
         return false;
     (void)pop(q); /* what it was before */
-    if (is_by_text) {
-        q->text = args->script;
-        q->text_number = call.number;
-    }
+    q->text = args->script;
     return true;
 }
 
@@ -511,8 +508,6 @@ static enum shed_conn_event match(struct shed_conn *c, uint64_t now_ms,
         return SHED_CONN_NOTHING;
     }
     *call = pop(q);
-    if (call->number == q->text_number)
-        q->text = NULL;
     if (call->number != 0)
         unwrap(reply);
     return SHED_CONN_REPLY;

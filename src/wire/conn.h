@@ -31,14 +31,16 @@ enum shed_conn_state {
 
 /* A reply that is expected. */
 struct shed_conn_call {
-    void *owner;     /* NULL: nobody wants the reply now */
-    size_t index;    /* which of the owner's replies it is */
-    uint64_t number; /* of a script's call, repeated by its reply; 0: none */
-    /* The call without its number, to be sent by text if the server does not
-     * know the script. Borrowed until the reply is there. NULL: do not. */
+    void *owner;  /* NULL: nobody wants the reply now */
+    size_t index; /* which of the owner's replies it is */
+    /* A script's call, to be repeated if the server does not know the script.
+     * Borrowed until the reply is there. NULL: do not, a script goes by text at
+     * once. */
     const struct shed_args *again;
-    bool is_repeat;    /* set by match: sent again by digest */
-    uint64_t since_ms; /* set by send */
+    bool is_repeat; /* set by match */
+    /* set by send */
+    uint64_t number; /* of a script's call, repeated by its reply; 0: none */
+    uint64_t since_ms;
 };
 
 /* Calls without a reply, oldest first, and bytes that nobody has begun to
@@ -47,11 +49,8 @@ struct shed_conn_queue {
     struct shed_conn_call *call; /* a ring */
     size_t capacity, first, count;
     struct shed_buffer bytes;
-    uint64_t heard_ms; /* when the last reply came */
-    /* The script whose text was sent last, and the number of that call; NULL
-     * when it has been answered. */
-    const struct shed_script_text *text;
-    uint64_t text_number;
+    uint64_t heard_ms;                   /* when the last reply came */
+    const struct shed_script_text *text; /* of the script repeated last */
     bool is_last_look; /* silent for too long, and looked at once more */
 };
 
@@ -70,6 +69,7 @@ struct shed_conn {
     uint64_t connect_timeout_ms, command_timeout_ms;
 
     struct shed_conn_queue queue;
+    uint64_t last_number; /* of a script's call */
 
     enum shed_conn_state state;
     unsigned term;   /* of the server, when the socket was opened */
@@ -131,8 +131,8 @@ void shed_conn_close(struct shed_conn *conn);
  * SHED_EBUSY: nothing is queued. */
 SHED_MUST_CHECK enum shed_code
 shed_conn_send_args(struct shed_conn *conn, const struct shed_args *args,
-                    bool is_by_text, const struct shed_conn_call *call,
-                    uint64_t now_ms, struct shed_error *err);
+                    const struct shed_conn_call *call, uint64_t now_ms,
+                    struct shed_error *err);
 
 /* Queue what is in more behind what is queued, and empty it. Returns:
  * SHED_OK; SHED_ENOMEM, SHED_EBUSY: more is unchanged. */

@@ -88,7 +88,7 @@ static enum shed_code begin(struct question *q, const char *primary,
     const struct shed_args args =
         shed_args_of("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary, NULL);
     enum shed_code code =
-        shed_conn_send_args(&q->conn, &args, false, &call, shed_now_ms(), err);
+        shed_conn_send_args(&q->conn, &args, &call, shed_now_ms(), err);
 
     if (code != SHED_OK)
         return code;

@@ -215,7 +215,7 @@ static void settle_batch(struct check *c)
     cli_rate_keep(&c->rate, c->count);
     for (unsigned round = 0; round < ROUNDS && c->count > 0; round++) {
         if (round > 0)
-            cli_sleep_ms(c->call->grace_ms);
+            shed_sleep_until(shed_now_ms() + c->call->grace_ms);
         read_entries(c);
         leave_out(c, round);
         load_rows(c);

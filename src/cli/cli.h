@@ -45,7 +45,6 @@ struct cli_call {
     bool is_from_stdin;
     bool are_tags;
     bool is_all;
-    bool is_release;
     bool is_exact;
     const char *mysql;
     const char *query;

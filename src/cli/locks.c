@@ -1,8 +1,7 @@
 /*
  * locks: shows who holds a lock and who waits, or a line of each lock that is
- * held; and releases one whose holder is dead. Only the release writes, and it
- * never removes a lock whose holder could be alive. src/redis/lock.lua defines
- * the record of a lock, and a member of its queue.
+ * held. It writes nothing. src/redis/lock.lua defines the record of a lock, and
+ * a member of its queue.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +68,6 @@ struct lock {
     enum state state;
     const struct record *record;  /* if it is HELD */
     struct cli_presence presence; /* of its holder */
-    bool is_restarted;            /* the server, since the record was written */
 };
 
 /* ----------------------------------------------------------------- reading */
@@ -122,26 +120,6 @@ static void look(struct cli_redis *redis, bool is_exact, struct lock *lock)
     lock->state = state_of(lock->reply);
 }
 
-/* After a restart of the server nobody is subscribed for a moment, which does
- * not mean that the holder is gone. */
-static void read_life(struct cli_redis *redis, struct lock *lock)
-{
-    struct shed_reply *info;
-    struct cli_text run;
-
-    cli_presence_read(redis, lock->record->holder.process, 0, &lock->presence);
-    if (lock->presence.process == NULL)
-        return;
-    info = cli_redis_ask(redis, "INFO server");
-    run = cli_info(info, "run_id");
-    lock->is_restarted = run.at[0] != '\0' && strncmp(run.at, lock->record->run,
-                                                      SHED_RUN_BYTES) != 0;
-    if (lock->presence.life == CLI_GONE &&
-        (run.at[0] == '\0' || lock->is_restarted))
-        lock->presence.life = CLI_LIFE_UNKNOWN;
-    shed_reply_free(info);
-}
-
 /* Read a lock: at lock:{NAME}; at NAME if nothing is there, or with
  * is_exact. */
 static void read_lock(struct cli_redis *redis, struct shed_bytes name,
@@ -158,7 +136,8 @@ static void read_lock(struct cli_redis *redis, struct shed_bytes name,
     }
     if (lock->state == HELD) {
         lock->record = cli_redis_bytes(lock->reply).data;
-        read_life(redis, lock);
+        cli_presence_read(redis, lock->record->holder.process, 0,
+                          &lock->presence);
     }
 }
 
@@ -257,7 +236,6 @@ static void show_holder(const struct lock *lock, json_t *out)
     cli_presence_members(holder, &lock->presence);
     cli_out_text(holder, "token",
                  cli_hex(lock->record->holder.token, SHED_TOKEN_BYTES).at);
-    cli_out_flag(holder, "is_of_former_run", lock->is_restarted);
 }
 
 static void show_lock(struct cli_redis *redis, const struct lock *lock,
@@ -283,93 +261,17 @@ static void show_lock(struct cli_redis *redis, const struct lock *lock,
     show_queue(redis, lock, out);
 }
 
-/* ------------------------------------------------------------ release-dead */
-
-/* KEYS  1 the lock
- * ARGV  1 the record that is to be there   2 the channel of its process
- * Returns 1: removed; 0: something else is there; 2: the process is there */
-static const char script[] =
-    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
-    "if redis.call('PUBSUB', 'NUMSUB', ARGV[2])[2] ~= 0 then return 2 end\n"
-    "return redis.call('DEL', KEYS[1])\n";
-
-static const char *refusal(const struct lock *lock)
-{
-    if (lock->state == FREE)
-        return "the lock is free";
-    if (lock->presence.process == NULL)
-        return "it names no process, so nobody can see whether its holder is "
-               "dead. If you know that it is, delete the key with redis-cli";
-    if (lock->presence.life == CLI_ALIVE)
-        return "its holder is alive";
-    if (lock->presence.life == CLI_GONE)
-        return NULL;
-    return lock->is_restarted
-               ? "Redis was restarted since it was taken, so its holder may "
-                 "just not be back yet. It ends with its lease"
-               : "whether its holder is alive cannot be seen (that needs the "
-                 "rights to PUBSUB NUMSUB and INFO)";
-}
-
-/* A live process that has lost its connection returns within a few ms. So the
- * process must be absent at two looks, grace apart, and when the lock is
- * removed. */
-static const char *release_dead(const struct cli_call *call,
-                                const struct lock *first)
-{
-    const char *why = refusal(first);
-    struct shed_bytes key = key_of(first, SHED_LOCK_KEY);
-    struct shed_bytes record = cli_redis_bytes(first->reply);
-    struct lock second;
-
-    if (why != NULL)
-        return why;
-    cli_sleep_ms(call->grace_ms);
-    read_lock(call->redis, first->name, first->options.exact_key, &second);
-    if (!cli_are_same(record, cli_redis_bytes(second.reply)))
-        why = "it has changed hands meanwhile: look again";
-    else
-        why = refusal(&second);
-    free_lock(&second);
-    if (why != NULL)
-        return why;
-    cli_redis_about(call->redis, key);
-    cli_redis_send(call->redis, "EVAL %s 1 %.*s %.*s %s", script, (int)key.size,
-                   (const char *)key.data, (int)record.size,
-                   (const char *)record.data,
-                   cli_presence_channel(&first->presence).at);
-    return cli_redis_hear_integer(call->redis, "EVAL") == 1
-               ? NULL
-               : "it has changed hands, or its holder is back: look again";
-}
-
-/* Show a lock, and release it with --release-dead. Returns: whether it is held,
- * or was released. */
+/* Show a lock. Returns: whether it is held. */
 static bool show_one(const struct cli_call *call, struct shed_bytes name)
 {
     struct lock lock;
-    const char *why;
-    json_t *was;
     bool is_yes;
 
     read_lock(call->redis, name, call->is_exact, &lock);
     if (cli_redis_is_denied(lock.reply))
         (void)cli_redis_check(call->redis, lock.reply, "GET");
     is_yes = is_held(&lock);
-    if (call->is_release) {
-        was = cli_out_open();
-        show_lock(call->redis, &lock, was);
-        why = release_dead(call, &lock);
-        is_yes = why == NULL;
-        cli_out_flag(call->out, "is_released", is_yes);
-        cli_out_text(call->out, "reason", why);
-        cli_out_set(call->out, "was", was);
-        if (is_yes)
-            cli_out_hint(call->out,
-                         "Whatever its holder was doing may be half done.");
-    } else {
-        show_lock(call->redis, &lock, call->out);
-    }
+    show_lock(call->redis, &lock, call->out);
     free_lock(&lock);
     return is_yes;
 }
@@ -459,9 +361,8 @@ int cli_locks(struct cli_call *call)
 
     if (call->count > 0)
         name = cli_key_word(call, call->words[0]);
-    else if (call->is_exact || call->is_release)
-        cli_fail(call, CLI_USAGE,
-                 "--exact-key and --release-dead need the NAME of a lock");
+    else if (call->is_exact)
+        cli_fail(call, CLI_USAGE, "--exact-key needs the NAME of a lock");
     if (call->count > 0 &&
         (name.size == 0 || name.size > SHED_LOCK_NAME_MAX_BYTES))
         cli_fail(call, CLI_USAGE, "a lock name must have 1 to %d bytes",

@@ -52,10 +52,9 @@ const struct cli_command cli_commands[] = {
     {"locks", "[NAME]", 0, 1,
      "Show which locks are held, by whom, and who waits",
      "With a NAME, that lock in full, at lock:{NAME} or at the key NAME. "
-     "Status 0: it is held; 1: it is free. With --release-dead, 0: it was "
-     "released; 1: it was not, because it is free, or its holder may be alive. "
-     "Without a NAME, 0: some are held; 1: none is.",
-     " escaped exact-key release-dead grace rate ", CLI_KEYS_PER_S, cli_locks},
+     "Status 0: it is held; 1: it is free. Without a NAME, 0: some are held; "
+     "1: none is.",
+     " escaped exact-key rate ", CLI_KEYS_PER_S, cli_locks},
     {"doctor", "[URI]", 0, 1, "Find what is wrong with a Redis, and what to do",
      "Of a cluster each primary is looked at, and with redis+sentinel:// what "
      "the sentinels say. Nothing is written. Status 0: all is well; 1: there "

@@ -70,8 +70,6 @@ static const struct cli_option table[] = {
     {"grace", 'g', "MS", AT(grace_ms), 600000,
      "how long to wait before a second look (1000)"},
     {"exact-key", 'x', NULL, AT(is_exact), 0, "the lock's key is NAME itself"},
-    {"release-dead", 0, NULL, AT(is_release), 0,
-     "release it if its holder's process is gone, at two looks --grace apart"},
 };
 
 #define TABLE_COUNT (sizeof(table) / sizeof(*table))

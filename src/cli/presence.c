@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct cli_text cli_presence_channel(const struct cli_presence *of)
-{
-    return cli_format(SHED_PROCESS_CHANNEL "%.*s", SHED_PROCESS_BYTES,
-                      of->process);
-}
-
 /* Where it runs: it is subscribed to CHANNEL:HOST:PID, too. */
 static void ask_place(struct cli_redis *redis, const char *channel,
                       struct cli_presence *out)
@@ -41,7 +35,8 @@ void cli_presence_read(struct cli_redis *redis, const char *process,
     if (process == NULL || process[0] == ' ')
         return;
     p->process = process;
-    channel = cli_presence_channel(p);
+    channel =
+        cli_format(SHED_PROCESS_CHANNEL "%.*s", SHED_PROCESS_BYTES, process);
     reply = cli_redis_ask(redis, "PUBSUB NUMSUB %s",
                           epoch != 0
                               ? cli_format("%s.%" PRIu32, channel.at, epoch).at

@@ -26,9 +26,6 @@ struct cli_presence {
 void cli_presence_read(struct cli_redis *redis, const char *process,
                        uint32_t epoch, struct cli_presence *out);
 
-/* The name of the channel of a process. */
-struct cli_text cli_presence_channel(const struct cli_presence *of);
-
 /* Set the members process, is_alive, host and pid; null: not known. */
 void cli_presence_members(json_t *out, const struct cli_presence *of);
 

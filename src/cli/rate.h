@@ -18,8 +18,4 @@ uint64_t cli_rate_count(struct cli_rate *rate, uint64_t count, uint64_t now_us);
 
 /* The same, and wait. */
 void cli_rate_keep(struct cli_rate *rate, uint64_t count);
-
-/* Wait for this many ms. */
-void cli_sleep_ms(uint64_t ms);
-
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/rate.h"
+#include "base/latch.h"
 #include "cli/server.h"
 #include "wire/address.h"
 #include "wire/script.h"
@@ -308,7 +308,7 @@ struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
         if (!is_to_be_repeated(redis, q->answer) || shed_now_ms() >= end_ms)
             break;
         if (i >= ROUNDS_AT_ONCE)
-            cli_sleep_ms(ROUND_MS);
+            shed_sleep_until(shed_now_ms() + ROUND_MS);
         if (!repeat(redis, q))
             break;
     }

@@ -42,7 +42,7 @@ _snowshed()
     watch) common+=" --escaped --count --seconds --rate" ;;
     scan) common+=" --rate" ;;
     check) common+=" --mysql --query --sample --rate --grace" ;;
-    locks) common+=" --escaped --exact-key --release-dead --grace --rate" ;;
+    locks) common+=" --escaped --exact-key --rate" ;;
     doctor) common+=" --cache --lock" ;;
     esac
     # shellcheck disable=SC2207

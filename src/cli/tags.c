@@ -53,11 +53,9 @@ void cli_tags_read(struct cli_tags *tags)
 struct cli_miss cli_tags_judge(const struct cli_tags *tags,
                                const struct shed_entry *entry)
 {
-    const struct shed_entry_tags of = {
-        .position = entry->position,
-        .tags = entry->tags,
-        .tags_size = entry->tags != NULL ? entry->tags_size : 0};
-    uint64_t horizon = shed_tags_horizon(&tags->known);
+    const struct shed_entry_tags of = {.position = entry->position,
+                                       .tags = entry->tags,
+                                       .tags_size = entry->tags_size};
     struct cli_miss miss = {.position = 0};
     const unsigned char *tag;
     size_t at = 0, size;
@@ -65,9 +63,7 @@ struct cli_miss cli_tags_judge(const struct cli_tags *tags,
     /* from a process without the option tags_limit, which heeds no log */
     if ((entry->flags & SHED_ENTRY_POSITION) == 0)
         return miss;
-    miss.is_above = entry->position > horizon;
-    miss.may_be_one = entry->tags == NULL && entry->position < horizon &&
-                      (entry->flags & SHED_ENTRY_TAGS) != 0;
+    miss.is_above = entry->position > shed_tags_horizon(&tags->known);
     if (shed_tags_admit(&tags->known, &of))
         return miss;
     miss.position = shed_tags_position(&tags->known, shed_str(""));

@@ -22,12 +22,11 @@ void cli_tags_read(struct cli_tags *tags);
 struct cli_miss {
     uint64_t position;     /* of the invalidation; 0: it is no miss */
     struct shed_bytes tag; /* of the entry; of no bytes: all entries */
-    bool is_above;   /* no miss as yet: its position is above all that the log
-                        had when it was read */
-    bool may_be_one; /* the header alone was judged, and its tags decide */
+    bool is_above; /* no miss as yet: its position is above all that the log
+                      had when it was read */
 };
 
-/* Judge an entry that was decoded: the whole of it, or the header alone. */
+/* Judge an entry that was decoded. */
 struct cli_miss cli_tags_judge(const struct cli_tags *tags,
                                const struct shed_entry *entry);
 

@@ -1,7 +1,6 @@
 /*
- * A get that does not block. What it does is what get.c and get_slow.c do; here
- * the steps follow events instead of waits. Its invariant: a get ends when no
- * GET and no flight refers to it.
+ * A get as a call: get_slow.c's steps, each after an event. Its invariant: a
+ * get ends when no GET and no flight refers to it.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -29,7 +28,6 @@ struct get {
     unsigned char phase;
     bool is_part;   /* of a get of many keys, which counts it */
     bool is_softly; /* FLYING: until the soft timeout */
-    bool is_reader; /* it counts among the cache's readers */
     struct shed_key_get get;
     struct shed_terms terms;
     struct shed_asker asker;
@@ -48,18 +46,9 @@ static struct get *owner_of(struct shed_asker *asker)
 
 /* ------------------------------------------------------------------- ends */
 
-/* It needs no GET, or has it. */
-static void end_reading(struct get *g)
-{
-    if (g->is_reader)
-        atomic_fetch_sub_explicit(&g->get.cache->readers, 1,
-                                  memory_order_relaxed);
-    g->is_reader = false;
-}
-
 static void end(struct get *g)
 {
-    end_reading(g);
+    shed_get_end_reading(&g->get);
     g->pending.code = g->get.code;
     g->pending.why = g->get.caller.why;
     shed_async_end(&g->pending, g->get.value);
@@ -86,6 +75,7 @@ static void stop(struct get *g)
     if (is_learning(g))
         shed_async_unlearn(&g->pending);
     shed_async_leave(&g->asker);
+    shed_get_end_reading(&g->get);
     if (g->phase == FLYING) {
         shed_slow_leave(&g->get);
         return; /* it is answered in a moment */
@@ -205,7 +195,7 @@ static void looked(struct get *g)
         learn(g, LEARNING);
         return;
     }
-    end_reading(g);
+    shed_get_end_reading(&g->get);
     shed_slow_begin(&g->get);
     if (shed_get_is_open(&g->get))
         fly(g);
@@ -228,9 +218,10 @@ static void look(struct get *g)
 
 static void start(struct get *g)
 {
-    if (g->is_reader)
-        atomic_fetch_add_explicit(&g->get.cache->readers, 1,
-                                  memory_order_relaxed);
+    if (g->get.is_looked) {
+        looked(g);
+        return;
+    }
     g->get.value =
         shed_look_near(g->get.cache, shed_key_bytes(&g->get.key), &g->terms);
     if (g->get.value != NULL)
@@ -373,7 +364,6 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     g->pending.weight = !is_part; /* the get of many has its own */
     g->is_part = is_part;
     g->terms = *terms;
-    g->terms.start_us = shed_now_us();
     g->get.cache = cache;
     g->get.terms = &g->terms;
     g->get.caller.on_answer = on_answer;
@@ -382,21 +372,9 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     return &g->pending;
 }
 
-enum shed_code shed_async_get_await(struct shed_cache *cache,
-                                    const struct shed_key *key,
-                                    const struct shed_terms *terms,
-                                    struct shed_value **out,
-                                    struct shed_error *err)
+struct shed_key_get *shed_async_get_of(struct shed_pending *pending)
 {
-    struct shed_terms mine = *terms;
-    struct shed_pending *p;
-
-    mine.may_wait = false;
-    p = shed_async_get_create(cache, key, &mine, false);
-    if (p == NULL)
-        return shed_fail_nomem(err, "a get");
-    get_of(p)->is_reader = true;
-    return shed_async_await(p, shed_terms_deadline_ms(terms), out, err);
+    return &get_of(pending)->get;
 }
 
 enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
@@ -424,6 +402,7 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
         *near = shed_look_near(cache, key, &terms);
     if (near != NULL && *near != NULL)
         return SHED_OK;
+    terms.start_us = shed_now_us();
     shed_key_name(cache->name, key, &named);
     p = shed_async_get_create(cache, &named.key, &terms, false);
     if (p == NULL)

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
 #include "cache/pending.h"
@@ -138,6 +139,7 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
         code = shed_get_check_items(items, count, err);
     if (code != SHED_OK)
         return code;
+    terms.start_us = shed_now_us();
     m = create(cache, items, count, &terms, errors);
     if (m == NULL)
         return shed_fail_nomem(err, "an asynchronous call");

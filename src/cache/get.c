@@ -1,7 +1,7 @@
 /*
- * The get of one key, and the terms of all gets. Its invariants: nothing is
- * sent for a call whose arguments are wrong; a hit costs one GET at most, in
- * the caller's thread, or over the loop, where others share it.
+ * The get of one key that blocks, and the terms of all gets. Its invariants:
+ * nothing is sent for a call whose arguments are wrong; a hit costs one GET at
+ * most, in the caller's thread, or over the loop, where others share it.
  */
 #include "cache/get.h"
 
@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/value.h"
+#include "cache/await.h"
 
 /* ------------------------------------------------------------------- terms */
 
@@ -54,7 +56,6 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         .max_age_ms = o.max_age_ms,
         .allow_stale = (unsigned char)o.allow_stale,
         .has_own_rule = o.max_age_ms > 0 || o.allow_stale != SHED_STALE_DEFAULT,
-        .may_wait = !is_async,
         .takes_local = takes_local,
         .only_cached = o.only_cached != 0,
         .timeout_ms = (uint32_t)(o.timeout_ms > 0 ? o.timeout_ms
@@ -93,23 +94,64 @@ void shed_get_count(const struct shed_key_get *g)
     shed_count_code(c, g->code);
 }
 
+void shed_get_end_reading(struct shed_key_get *g)
+{
+    if (g->is_reader)
+        atomic_fetch_sub_explicit(&g->cache->readers, 1, memory_order_relaxed);
+    g->is_reader = false;
+}
+
 /* While there are no more callers than links, each sends a GET of its own: a
  * shared one costs its callers a wake-up, and the wait for the GET before it.
  * Where callers are more, threads outnumber connections, and what counts is how
  * little is done for each call. With a near cache, what is not near has changed
- * a moment ago, perhaps for all threads. Returns: whether this is to be a GET
- * of its own; then it is counted among the readers. */
-static bool may_read_alone(struct shed_cache *cache,
-                           const struct shed_terms *terms)
+ * a moment ago, perhaps for all threads. Counts it among the readers. */
+static bool reads_alone(struct shed_key_get *g)
 {
+    struct shed_cache *cache = g->cache;
     size_t alone_max = cache->near != NULL ? 1 : cache->client->links_limit;
     size_t before =
         atomic_fetch_add_explicit(&cache->readers, 1, memory_order_relaxed);
 
-    if (before < alone_max || !shed_terms_may_share(terms))
-        return true;
-    atomic_fetch_sub_explicit(&cache->readers, 1, memory_order_relaxed);
-    return false;
+    g->is_reader = true;
+    return (before < alone_max || !shed_terms_may_share(g->terms)) &&
+           (cache->tag_log == NULL || shed_tag_log_is_known(cache->tag_log));
+}
+
+/* By a GET in this thread. Returns: whether that was enough. */
+static bool get_here(struct shed_key_get *g, struct shed_error *why)
+{
+    if (!shed_get_looks_first(g->cache, g->terms, &g->key) || !reads_alone(g))
+        return false;
+    g->code = shed_look(g->cache, &g->key, g->terms, &g->look, why);
+    shed_get_end_reading(g);
+    g->is_looked = true;
+    g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
+    return !shed_get_is_open(g);
+}
+
+/* As a call that this thread waits for, which goes on from there. */
+static enum shed_code get_there(struct shed_key_get *g, struct shed_error *why)
+{
+    struct shed_await *await = shed_await_create(1);
+    struct shed_pending *p = NULL;
+    struct shed_key_get *mine;
+
+    if (await != NULL)
+        p = shed_async_get_create(g->cache, &g->key, g->terms, false);
+    if (p == NULL) {
+        free(await);
+        shed_get_end_reading(g);
+        shed_value_unref(g->look.value);
+        return shed_fail_nomem(why, "a get");
+    }
+    mine = shed_async_get_of(p);
+    mine->look = g->look;
+    mine->is_looked = g->is_looked;
+    mine->is_reader = g->is_reader;
+    mine->caller.is_counted = true;
+    return shed_await_one(await, p, shed_terms_deadline_ms(g->terms), &g->value,
+                          why);
 }
 
 /* Get a key that has no row near by its cache's rule, or a call with options.
@@ -135,20 +177,10 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
     shed_key_name(cache->name, key, &named);
     g = (struct shed_key_get){
         .cache = cache, .key = named.key, .terms = &terms};
-    if (shed_get_looks_first(cache, &terms, &named.key)) {
-        if (!may_read_alone(cache, &terms))
-            return shed_async_get_await(cache, &named.key, &terms, out, err);
-        g.code = shed_look(cache, &named.key, &terms, &g.look, &why);
-        atomic_fetch_sub_explicit(&cache->readers, 1, memory_order_relaxed);
-    }
-    g.value = shed_look_take(&g.look, SHED_LOOK_ANSWERS);
-    if (shed_get_is_open(&g)) {
-        shed_get_slow(&g, 1);
-        if (g.code != SHED_OK)
-            (void)shed_fail(&why, g.code, "%s", shed_error_kept(g.caller.why));
-        free(g.caller.why);
-    }
-    shed_get_count(&g);
+    if (get_here(&g, &why))
+        shed_get_count(&g);
+    else
+        g.code = get_there(&g, &why);
     *out = g.value;
     if (g.code != SHED_OK && err != NULL)
         *err = why;

@@ -15,6 +15,8 @@ struct shed_key_get {
     struct shed_value *value;
     enum shed_code code;
     /* what the steps know */
+    bool is_looked; /* look is what a GET has found */
+    bool is_reader; /* it counts among the cache's readers */
     bool is_miss;   /* it is counted as one */
     bool is_flying; /* it has joined a flight, whose answer it has not taken */
     struct shed_look look;
@@ -52,20 +54,16 @@ void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
                        size_t i, const char *reason, struct shed_error *own,
                        struct shed_error *all);
 
-/* A get of one key that does not block, to be submitted, or part of a get of
- * many. The memory is the caller's; NULL when out of memory. */
+/* A get of one key as a call, to be submitted, or part of a get of many; its
+ * terms begin at their start_us. The memory is the caller's; NULL when out of
+ * memory. */
 struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_key *key,
                                            const struct shed_terms *terms,
                                            bool is_part);
 
-/* Get a key over the loop, for a thread that shares its GET with others. It
- * counts among the cache's readers until that has ended. Returns: as shed_get.
- */
-SHED_MUST_CHECK enum shed_code
-shed_async_get_await(struct shed_cache *cache, const struct shed_key *key,
-                     const struct shed_terms *terms, struct shed_value **out,
-                     struct shed_error *err);
+/* What it gets. Before the call begins, its look may be set. */
+struct shed_key_get *shed_async_get_of(struct shed_pending *pending);
 
 /* Whether a GET comes first. Where a flight is under way its answer will do,
  * unless it may be older than the invalidation of a tag. */
@@ -77,6 +75,9 @@ bool shed_get_looks_first(const struct shed_cache *cache,
  * took. */
 void shed_get_count(const struct shed_key_get *g);
 
+/* It needs no GET, or has it. */
+void shed_get_end_reading(struct shed_key_get *g);
+
 /* Note why a get has failed. */
 void shed_get_fail(struct shed_key_get *g, const struct shed_error *why);
 
@@ -84,15 +85,8 @@ void shed_get_fail(struct shed_key_get *g, const struct shed_error *why);
  * was no such reply: then take what there is without Redis. */
 void shed_get_take_look(struct shed_key_get *g, const struct shed_error *why);
 
-/* The slow path of the gets of one call, which have the same terms: join a
- * flight for each that is open, and wait until all have answered, or the
- * deadline has passed; with only_cached, end them with SHED_EMISS. Afterwards
- * no get is open; the reason of a failure is in caller.why, the owner's to
- * free. */
-void shed_get_slow(struct shed_key_get *gets, size_t count);
-
 /*
- * Its steps for one get, none of which waits, for calls that do not.
+ * The steps of a miss, none of which waits.
  *
  * begin; while it is open: join, wait until the caller is told, take the
  * answer; look again; end.

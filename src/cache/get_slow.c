@@ -1,10 +1,6 @@
 /*
- * The slow path of a get: it joins a flight, and waits for the answer. Its
- * invariant: when it returns, no flight refers to one of its callers.
- *
- * What a get does is cut into steps that do not wait. Below them is the thread
- * that waits in between, for one get or for many; async_get.c takes the same
- * steps after events.
+ * The steps of a get that is a miss: it joins a flight, and takes the answer.
+ * No step waits; async_get.c takes them after events.
  */
 #include <stdlib.h>
 
@@ -108,7 +104,7 @@ void shed_slow_join(struct shed_key_get *g, struct shed_post **starts)
     if (code == SHED_OK)
         return; /* from here on the flight writes to the caller */
     fail(caller, &why);
-    shed_caller_tell(caller);
+    caller->on_answer(caller);
 }
 
 /* The reason for an event: the caller falls back on its old value. */
@@ -149,7 +145,7 @@ void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms)
         !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GOES_ON))
         return;
     ran_late(caller);
-    shed_caller_tell(caller);
+    caller->on_answer(caller);
 }
 
 void shed_slow_leave(struct shed_key_get *g)
@@ -162,7 +158,7 @@ void shed_slow_leave(struct shed_key_get *g)
         return;
     why = timed_out(caller->awaited);
     fail(caller, &why);
-    shed_caller_tell(caller);
+    caller->on_answer(caller);
 }
 
 /* What flights have found in Redis is judged by the log of tags. A call that
@@ -238,106 +234,4 @@ void shed_slow_end(struct shed_key_get *g)
     shed_count(&g->cache->counters.misses_ended, 1);
     g->code = shed_look_fall_back(g->cache, &g->key, &g->look, g->code,
                                   shed_error_kept(g->caller.why), &g->value);
-}
-
-/* ------------------------------------------------- the thread that waits */
-
-/* GET once more what may have an old value, to fall back on; it can be a fresh
- * one by now. */
-static void look_again(struct shed_key_get *gets, size_t count)
-{
-    const struct shed_terms terms = shed_slow_second_terms(gets->terms);
-    enum shed_code code = SHED_OK;
-
-    for (size_t i = 0; i < count && code == SHED_OK; i++) {
-        struct shed_key_get *g = &gets[i];
-        struct shed_error unused;
-        if (!shed_slow_may_have_old(g))
-            continue;
-        code = shed_look(g->cache, &g->key, &terms, &g->look, &unused);
-    }
-}
-
-static void leave_old(struct shed_key_get *gets, size_t count,
-                      uint64_t begun_ms)
-{
-    for (size_t i = 0; i < count; i++)
-        shed_slow_leave_old(&gets[i], begun_ms);
-}
-
-/* Wait until the soft timeout, for gets with old values. */
-static void wait_softly(struct shed_key_get *gets, size_t count,
-                        struct shed_latch *latch)
-{
-    const struct shed_terms *terms = gets->terms;
-
-    leave_old(gets, count, shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
-    if (shed_latch_wait(latch, shed_terms_soft_deadline_ms(terms)))
-        return;
-    look_again(gets, count);
-    leave_old(gets, count, UINT64_MAX);
-}
-
-/* One that the log of tags could not be read for fails with why. */
-static void take_answers(struct shed_key_get *gets, size_t count)
-{
-    enum shed_code code = SHED_OK;
-    bool needs_log = false;
-    struct shed_error why;
-
-    for (size_t i = 0; i < count; i++)
-        needs_log |= shed_slow_needs_log(&gets[i]);
-    if (needs_log)
-        code = shed_tag_log_learn(gets->cache->tag_log,
-                                  shed_terms_deadline_ms(gets->terms), &why);
-    for (size_t i = 0; i < count; i++)
-        shed_slow_take_answer(&gets[i], code != SHED_OK ? &why : NULL);
-}
-
-static void wait_for_flights(struct shed_key_get *gets, size_t count,
-                             size_t open)
-{
-    const struct shed_terms *terms = gets->terms;
-    struct shed_post *starts = NULL;
-    struct shed_latch latch;
-
-    shed_latch_init(&latch, open);
-    for (size_t i = 0; i < count; i++) {
-        gets[i].caller.latch = &latch;
-        gets[i].caller.has_thread = true;
-        if (shed_get_is_open(&gets[i]))
-            shed_slow_join(&gets[i], &starts);
-    }
-    shed_reactor_post_all(gets->cache->client->reactor, starts);
-    if (shed_terms_are_soft(terms))
-        wait_softly(gets, count, &latch);
-    if (!shed_latch_wait(&latch, shed_terms_deadline_ms(terms))) {
-        for (size_t i = 0; i < count; i++)
-            shed_slow_leave(&gets[i]);
-        (void)shed_latch_wait(&latch, UINT64_MAX);
-    }
-    take_answers(gets, count);
-}
-
-static size_t count_open(const struct shed_key_get *gets, size_t count)
-{
-    size_t open = 0;
-
-    for (size_t i = 0; i < count; i++)
-        open += shed_get_is_open(&gets[i]);
-    return open;
-}
-
-/* Each round ends with answers, or at the deadline. */
-void shed_get_slow(struct shed_key_get *gets, size_t count)
-{
-    size_t open;
-
-    for (size_t i = 0; i < count; i++)
-        shed_slow_begin(&gets[i]);
-    while ((open = count_open(gets, count)) > 0)
-        wait_for_flights(gets, count, open);
-    look_again(gets, count);
-    for (size_t i = 0; i < count; i++)
-        shed_slow_end(&gets[i]);
 }

@@ -75,17 +75,10 @@ static void refresh(struct shed_cache *cache, const struct shed_key *key,
 /* A row that a tag's invalidation has made a miss is gone, whatever its age:
  * it is not given out as stale either. */
 static bool is_revoked(const struct shed_cache *cache,
-                       const struct shed_terms *terms,
                        const struct shed_value *value)
 {
-    struct shed_tag_log *log = cache->tag_log;
-
-    if (log == NULL)
-        return false;
-    return terms->may_wait
-               ? !shed_tag_log_judges(log, shed_value_header(value),
-                                      shed_terms_deadline_ms(terms))
-               : !shed_tag_log_admits(log, shed_value_header(value));
+    return cache->tag_log != NULL &&
+           !shed_tag_log_admits(cache->tag_log, shed_value_header(value));
 }
 
 /* Take a value over, and decide what it is worth. Returns: whether it answers
@@ -118,9 +111,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     struct shed_freshness_rule rule = shed_terms_rule(terms, cache);
     enum shed_freshness freshness = judge(&rule, value, times, now_ms);
 
-    if (is_revoked(cache, terms, value)) {
-        out->must_learn =
-            !terms->may_wait && !shed_tag_log_is_known(cache->tag_log);
+    if (is_revoked(cache, value)) {
+        out->must_learn = !shed_tag_log_is_known(cache->tag_log);
         find_aged(out, value, true);
         shed_value_unref(value);
         return;
@@ -356,18 +348,6 @@ enum shed_code shed_look_at(struct shed_cache *cache,
     return code;
 }
 
-enum shed_code shed_look_call(struct shed_cache *cache, struct shed_args *gets,
-                              size_t count, struct shed_reply **replies,
-                              struct shed_link_use *uses, uint64_t deadline_ms,
-                              struct shed_error *err)
-{
-    if (cache->tag_log != NULL)
-        return shed_tag_log_call(cache->tag_log, gets, count, replies, uses,
-                                 deadline_ms, err);
-    return shed_client_call(cache->client, gets, count, replies, uses, NULL,
-                            deadline_ms, err);
-}
-
 void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
                      struct shed_look *out)
 {
@@ -394,21 +374,21 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
                          const struct shed_terms *terms, struct shed_look *out,
                          struct shed_error *err)
 {
-    struct shed_args args[2]; /* one for the log of tags */
-    struct shed_reply *replies[2] = {NULL};
-    struct shed_link_use uses[2];
+    struct shed_args args;
+    struct shed_reply *reply = NULL;
+    struct shed_link_use use;
     enum shed_code code;
 
     shed_look_begin(cache, key, out);
     if (out->is_missed && !shed_cache_takes_local(cache))
         return SHED_OK; /* whatever GET would find is of no use */
-    shed_args_begin(args, "GET");
-    args->is_guarded = true;
-    shed_args_add(args, key->redis.data, key->redis.size);
-    code = shed_look_call(cache, args, 1, replies, uses,
-                          shed_look_until_ms(cache, key, terms), err);
+    shed_args_begin(&args, "GET");
+    args.is_guarded = true;
+    shed_args_add(&args, key->redis.data, key->redis.size);
+    code = shed_client_call(cache->client, &args, 1, &reply, &use, NULL,
+                            shed_look_until_ms(cache, key, terms), err);
     if (code == SHED_OK)
-        code = shed_look_at(cache, key, terms, *replies, uses, out, err);
+        code = shed_look_at(cache, key, terms, reply, &use, out, err);
     return code == SHED_OK
                ? SHED_OK
                : shed_look_without_redis(cache, key, terms, err, out);
@@ -440,7 +420,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
 {
     uint64_t max_age_ms = terms->max_age_ms;
 
-    if (shed_value_header(value) != NULL && is_revoked(cache, terms, value)) {
+    if (shed_value_header(value) != NULL && is_revoked(cache, value)) {
         find_aged(look, value, true);
         return false;
     }

@@ -44,7 +44,7 @@ struct shed_look {
     bool is_known;        /* what Redis has, which may be nothing */
     bool is_local;        /* the value was not read from Redis, but kept here */
     bool must_learn;      /* the log of tags has to be read first, and the key
-                             then again; see may_wait */
+                             then again */
     bool is_refused;      /* Redis answers, with an error that may pass */
     bool is_revoked;      /* AGED: it is a miss by one of its tags */
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
@@ -76,7 +76,6 @@ struct shed_terms {
     bool is_second;   /* what GET finds is to fall back on, and counted if it is
                         handed out, by shed_look_fall_back */
     bool looks_first; /* even where a flight is under way */
-    bool may_wait; /* for the log of tags to be read; else a look must learn */
     bool takes_local; /* what the process has kept, if Redis cannot be read */
     unsigned char allow_stale; /* enum shed_stale */
     uint32_t timeout_ms;
@@ -171,14 +170,6 @@ uint64_t shed_look_until_ms(struct shed_cache *cache,
 /* Note what is known of a key before its GET is sent. */
 void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
                      struct shed_look *out);
-
-/* Send GETs in one pipeline, with a read of the log of tags if that is needed
- * to judge their replies; gets, replies and uses have room for one more.
- * Returns: as shed_client_call. */
-SHED_MUST_CHECK enum shed_code
-shed_look_call(struct shed_cache *cache, struct shed_args *gets, size_t count,
-               struct shed_reply **replies, struct shed_link_use *uses,
-               uint64_t deadline_ms, struct shed_error *err);
 
 /* Judge the reply to a GET of key, which is freed or taken over, and begin a
  * refresh if it is due and the terms allow it. Returns: SHED_OK, where *out

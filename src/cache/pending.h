@@ -96,21 +96,6 @@ SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_pending *pending,
 void shed_async_begin(struct shed_pending *pending,
                       const struct shed_then *then);
 
-/* How much later than its deadline a call may end before its thread leaves it:
- * the loop is blocked, by a callback that does not return. */
-#define SHED_ASYNC_LATE_MS 5000
-
-/* The same, and wait for its end, which its deadline (shed_now_ms) brings
- * about. Not on the reactor thread. Returns: how it has ended; *out is its
- * value. */
-SHED_MUST_CHECK enum shed_code shed_async_await(struct shed_pending *pending,
-                                                uint64_t deadline_ms,
-                                                struct shed_value **out,
-                                                struct shed_error *err);
-
-/* What a thread returns that has left a call. Returns: SHED_ETIMEDOUT. */
-enum shed_code shed_async_fail_late(struct shed_error *err);
-
 /* Have it stepped with these events, in another turn of the loop. Any thread.
  */
 void shed_async_wake(struct shed_pending *pending, unsigned events);

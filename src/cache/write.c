@@ -8,7 +8,6 @@
  */
 #include "cache/write.h"
 
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
-#include "base/latch.h"
+#include "cache/await.h"
 
 /* A command under way, which its write may leave. */
 struct sent {
@@ -37,39 +36,6 @@ static struct shed_key key_of(const struct shed_write *w)
 }
 
 /* -------------------------------------------------------------------- end */
-
-/* Many writes, for which a thread waits. */
-struct sweep {
-    const char *array; /* what they are called */
-    struct shed_latch latch;
-    atomic_size_t users; /* the thread, and the writes that have not ended */
-    /* reactor thread only, until the latch is open */
-    bool is_let_through; /* the gate counts them as one call; but of a cluster,
-                            whose servers have a gate each, each by itself */
-    /* how they end */
-    enum shed_code code;
-    size_t first;          /* that has failed; its code */
-    size_t told;           /* the one of err */
-    bool has_dropped;      /* told was dropped */
-    struct shed_error err; /* of which the code is not set */
-};
-
-/* Add the end of a write that has failed. */
-static void sum_up(struct sweep *s, size_t i, const struct shed_error *why,
-                   bool is_dropped)
-{
-    if (i < s->first) {
-        s->first = i;
-        s->code = why->code;
-    }
-    if (is_dropped < s->has_dropped ||
-        (is_dropped == s->has_dropped && i > s->told))
-        return;
-    s->has_dropped = is_dropped;
-    s->told = i;
-    (void)shed_fail(&s->err, why->code, "%s[%zu]: %s", s->array, i,
-                    why->reason);
-}
 
 /* Count how it ended, and tell of a success. */
 static void count_invalidation(struct shed_cache *cache, enum shed_wish wish,
@@ -98,7 +64,7 @@ static void count_end(const struct shed_write *w, enum shed_code code)
     struct shed_cache *cache = w->pending.cache;
     const struct shed_key key = key_of(w);
 
-    if (w->sweep == NULL)
+    if (w->await == NULL)
         shed_count_code(&cache->counters, code);
     if (w->is_put)
         shed_count(&cache->counters.puts, code == SHED_OK);
@@ -108,35 +74,30 @@ static void count_end(const struct shed_write *w, enum shed_code code)
 
 /* What follows the end of a write, which why describes. A success makes up for
  * earlier failures; a failure makes the write undelivered, and why says so
- * afterwards. Returns: whether it failed and was dropped. */
-static bool follow_up(const struct shed_write *w, struct shed_error *why)
+ * afterwards. */
+static void follow_up(const struct shed_write *w, struct shed_error *why)
 {
     struct shed_cache *cache = w->pending.cache;
     const struct shed_key key = key_of(w);
-    bool is_dropped =
-        !shed_delivery_follow_up(cache->delivery, &key, w->mark, why);
 
+    shed_delivery_follow_up(cache->delivery, &key, w->mark, why);
     if (w->mark.wish != SHED_WISH_TAG) {
         shed_flights_detach(cache->flights, &key);
         shed_local_drop(cache->local, key.redis);
     }
-    return is_dropped;
 }
 
 /* why: how it has ended. */
 static void end(struct shed_write *w, struct shed_error why)
 {
     enum shed_code code = why.code;
-    bool is_dropped;
 
     if (w->sent != NULL)
         w->sent->write = NULL;
     if (w->is_learning)
         shed_async_unlearn(&w->pending);
-    is_dropped = follow_up(w, &why);
+    follow_up(w, &why);
     count_end(w, code);
-    if (w->sweep != NULL && code != SHED_OK)
-        sum_up(w->sweep, w->index, &why, is_dropped);
     w->pending.code = code;
     free(w->pending.why);
     w->pending.why = code != SHED_OK ? shed_error_keep(&why) : NULL;
@@ -318,11 +279,12 @@ static void send_write(struct shed_write *w)
     if (s == NULL)
         return;
     make_args(w, &args, digits);
-    args.args.is_guarded = w->sweep == NULL || !w->sweep->is_let_through;
+    args.args.is_guarded = w->await == NULL || !w->await->is_let_through;
     args.args.is_repeated = w->repeats < SHED_ASYNC_REPEATS;
     shed_client_send(client, &s->call, &args.args, on_reply, s);
-    if (w->sweep != NULL && client->address->seeds == NULL)
-        w->sweep->is_let_through |= !s->call.is_refused;
+    /* a cluster's servers have a gate each */
+    if (w->await != NULL && client->address->seeds == NULL)
+        w->await->is_let_through |= !s->call.is_refused;
 }
 
 /* ------------------------------------------------------------------ events */
@@ -402,40 +364,49 @@ enum shed_code shed_write_submit(struct shed_write *w,
 
 enum shed_code shed_write_await(struct shed_write *w, struct shed_error *err)
 {
+    struct shed_await *await = shed_await_create(1);
     struct shed_value *none;
 
-    return shed_async_await(&w->pending, w->tries.deadline_ms, &none, err);
-}
-
-static void leave_sweep(struct sweep *s)
-{
-    if (atomic_fetch_sub(&s->users, 1) == 1)
-        free(s);
-}
-
-static void end_one(void *user, enum shed_code code, struct shed_value *value,
-                    const struct shed_error *reason)
-{
-    struct sweep *s = user;
-
-    (void)code;
-    (void)value;
-    (void)reason;
-    shed_latch_count_down(&s->latch, 1);
-    leave_sweep(s);
-}
-
-static void begin_all(struct sweep *s, struct shed_write **writes, size_t count)
-{
-    const struct shed_then then = {end_one, s, NULL};
-
-    shed_latch_init(&s->latch, count);
-    atomic_init(&s->users, count + 1);
-    for (size_t i = 0; i < count; i++) {
-        writes[i]->sweep = s;
-        writes[i]->index = i;
-        shed_async_begin(&writes[i]->pending, &then);
+    if (await == NULL) {
+        free(w);
+        return shed_fail_nomem(err, "a call");
     }
+    return shed_await_one(await, &w->pending, w->tries.deadline_ms, &none, err);
+}
+
+/* Why calls have failed, of which at least one has: the first that was dropped,
+ * or else the first. */
+static const char *find_reason(const struct shed_await *await, size_t *at)
+{
+    const char *reason = NULL;
+
+    for (size_t i = 0; i < await->count; i++) {
+        const char *one = shed_error_kept(await->outcome[i].why);
+        bool is_dropped = strstr(one, SHED_DELIVERY_DROPPED) == one;
+        if (await->outcome[i].code == SHED_OK ||
+            (reason != NULL && !is_dropped))
+            continue;
+        reason = one;
+        *at = i;
+        if (is_dropped)
+            break;
+    }
+    return reason;
+}
+
+static enum shed_code sum_up(const struct shed_await *await, const char *array,
+                             struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+    const char *reason;
+    size_t at = 0;
+
+    for (size_t i = 0; i < await->count && code == SHED_OK; i++)
+        code = await->outcome[i].code;
+    if (code == SHED_OK)
+        return SHED_OK;
+    reason = find_reason(await, &at);
+    return shed_fail(err, code, "%s[%zu]: %s", array, at, reason);
 }
 
 enum shed_code shed_writes_await(struct shed_write **writes, size_t count,
@@ -443,24 +414,22 @@ enum shed_code shed_writes_await(struct shed_write **writes, size_t count,
 {
     struct shed_cache *cache = writes[0]->pending.cache;
     uint64_t deadline_ms = writes[0]->tries.deadline_ms;
-    struct sweep *s = malloc(sizeof(*s));
+    struct shed_await *await = shed_await_create(count);
     enum shed_code code;
 
-    if (s == NULL) {
+    if (await == NULL) {
         while (count > 0)
             free(writes[--count]);
         return shed_fail_nomem(err, "a call");
     }
-    *s = (struct sweep){.array = array, .first = count, .told = count};
-    begin_all(s, writes, count);
-    if (shed_latch_wait(&s->latch, deadline_ms + SHED_ASYNC_LATE_MS)) {
-        code = s->err.code = s->code;
-        if (code != SHED_OK && err != NULL)
-            *err = s->err;
-    } else {
-        code = shed_async_fail_late(err);
+    for (size_t i = 0; i < count; i++) {
+        writes[i]->await = await;
+        shed_await_begin(await, i, &writes[i]->pending);
     }
+    code = shed_await_ends(await, deadline_ms, err);
+    if (code == SHED_OK)
+        code = sum_up(await, array, err);
+    shed_await_leave(await);
     shed_count_code(&cache->counters, code);
-    leave_sweep(s);
     return code;
 }

@@ -11,7 +11,7 @@
 #include "cache/put.h"
 
 struct sent;
-struct sweep;
+struct shed_await;
 
 /* Of a key, or of a tag. */
 struct shed_write {
@@ -23,8 +23,8 @@ struct shed_write {
     struct shed_put_tries tries; /* what is no put uses only their deadline */
     char number[SHED_DIGITS];    /* of an expiry: when; of a tag: the end of the
                                     log; else 0 */
-    struct sweep *sweep;         /* NULL: it is none of many */
-    size_t index;                /* in them */
+    struct shed_await *await;    /* of a call that makes many, and counts them;
+                                    else NULL */
     /* reactor thread only */
     struct sent *sent; /* NULL: none is under way */
     unsigned char repeats;

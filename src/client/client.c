@@ -55,36 +55,6 @@ static enum shed_code draw_process(struct shed_client *client,
 
 /* ------------------------------------------------------- commands and keys */
 
-/* A single server may share its link with others, so all uses are one. */
-static enum shed_code call_only(struct shed_client *client,
-                                const struct shed_args *commands, size_t count,
-                                struct shed_reply **replies,
-                                struct shed_link_use *uses, unsigned *sent,
-                                uint64_t deadline_ms, struct shed_error *err)
-{
-    struct shed_server *server = shed_client_hold(client, shed_str(""));
-    struct shed_link_use use;
-    enum shed_code code = shed_links_call(
-        server->links, commands, count, replies, &use, sent, deadline_ms, err);
-
-    for (size_t i = 0; uses != NULL && i < count; i++)
-        uses[i] = use;
-    return code;
-}
-
-enum shed_code shed_client_call(struct shed_client *client,
-                                const struct shed_args *commands, size_t count,
-                                struct shed_reply **replies,
-                                struct shed_link_use *uses, unsigned *sent,
-                                uint64_t deadline_ms, struct shed_error *err)
-{
-    return client->address->seeds == NULL
-               ? call_only(client, commands, count, replies, uses, sent,
-                           deadline_ms, err)
-               : shed_servers_call(client, commands, count, replies, uses, sent,
-                                   deadline_ms, err);
-}
-
 bool shed_client_is_settled(struct shed_client *client, struct shed_bytes key)
 {
     struct shed_server *server = shed_client_hold(client, key);

@@ -87,13 +87,12 @@ void shed_client_send(struct shed_client *client, struct shed_call *call,
 void shed_client_hurry(struct shed_client *client,
                        const struct shed_args *args);
 
-/* As shed_links_call. uses: NULL, or one for each command. Of a cluster, if
- * some servers fail and others answer, the commands for the former have an
- * error reply. Any thread. */
+/* As shed_links_call, to the server that has the first command's key, which has
+ * those of the others, too. Any thread. */
 SHED_MUST_CHECK enum shed_code
 shed_client_call(struct shed_client *client, const struct shed_args *commands,
                  size_t count, struct shed_reply **replies,
-                 struct shed_link_use *uses, unsigned *sent,
+                 struct shed_link_use *use, unsigned *sent,
                  uint64_t deadline_ms, struct shed_error *err);
 
 /* As shed_links_doubt, for the command of that key. use NULL: it went over the
@@ -145,13 +144,6 @@ struct shed_server *shed_servers_follow(struct shed_client *client,
                                         const struct shed_server *from,
                                         const struct shed_reply *reply,
                                         bool *is_ask);
-
-/* As shed_client_call, in a cluster. */
-SHED_MUST_CHECK enum shed_code
-shed_servers_call(struct shed_client *client, const struct shed_args *commands,
-                  size_t count, struct shed_reply **replies,
-                  struct shed_link_use *uses, unsigned *sent,
-                  uint64_t deadline_ms, struct shed_error *err);
 
 /* The key that decides which server a command goes to. */
 struct shed_bytes shed_servers_key(const struct shed_args *args);

@@ -1,7 +1,6 @@
 /*
- * Who waits for a flight. A caller lives on its thread's stack, or in an
- * asynchronous call. It is linked to its flight until it is taken, to be
- * answered, or leaves, at its deadline.
+ * Who waits for a flight. A caller is part of a get. It is linked to its flight
+ * until it is taken, to be answered, or leaves, at its deadline.
  */
 #ifndef SHED_CALLER_H
 #define SHED_CALLER_H
@@ -11,7 +10,6 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/latch.h"
 #include "base/list.h"
 #include "flight/flight.h"
 
@@ -27,14 +25,9 @@ enum shed_awaited {
 };
 
 struct shed_caller {
-    /* Set by the caller: what follows the answer. The caller may be gone when
-     * it has. */
-    union {
-        struct shed_latch *latch; /* a thread waits: it is counted down by 1 */
-        void (*on_answer)(struct shed_caller *caller); /* or any thread calls
-                                                          it */
-    };
-    bool has_thread; /* that waits */
+    /* Set by the caller: what any thread calls once it is answered. */
+    void (*on_answer)(struct shed_caller *caller);
+    bool is_counted; /* towards callers_limit: a thread waits */
     /* the answer */
     unsigned char awaited; /* what the flight waited for when the caller left:
                               an enum shed_awaited */
@@ -49,15 +42,6 @@ struct shed_caller {
     struct shed_node node;
     uint64_t number;
 };
-
-/* The caller has been answered. */
-static inline void shed_caller_tell(struct shed_caller *caller)
-{
-    if (caller->has_thread)
-        shed_latch_count_down(caller->latch, 1);
-    else
-        caller->on_answer(caller);
-}
 
 /* What a caller that leaves its flight wants of it. */
 enum shed_leave {

@@ -39,12 +39,6 @@ static struct shed_flight_task *find_locked(const struct shed_flights *fs,
 
 /* ----------------------------------------------------------------- callers */
 
-/* A caller without a thread that waits has a bound of its own (async_limit). */
-static bool is_counted(const struct shed_caller *caller)
-{
-    return caller->has_thread;
-}
-
 /* Count one more caller that waits, unless there are as many as may. */
 static bool admit(struct shed_callers *callers)
 {
@@ -60,7 +54,7 @@ static bool admit(struct shed_callers *callers)
 
 static void discount(struct shed_flights *fs, const struct shed_caller *caller)
 {
-    if (is_counted(caller))
+    if (caller->is_counted)
         atomic_fetch_sub(&fs->callers->waiting, 1);
 }
 
@@ -89,7 +83,7 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
     struct shed_map_key wanted = shed_map_key(key->redis);
     struct shed_flight_task *t;
 
-    if (is_counted(caller) && !admit(fs->callers)) {
+    if (caller->is_counted && !admit(fs->callers)) {
         shed_count(&fs->cache->counters.callers_refused, 1);
         return shed_fail(err, SHED_EBUSY,
                          "too many callers wait already (see the source's "
@@ -161,7 +155,7 @@ static void give(struct shed_caller *caller, struct shed_value *value,
         caller->code = error->code;
         caller->why = shed_error_keep(error);
     }
-    shed_caller_tell(caller); /* it is gone now */
+    caller->on_answer(caller);
 }
 
 bool shed_table_answer(struct shed_flight_task *t, uint64_t upto,

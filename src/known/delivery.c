@@ -531,7 +531,7 @@ static void remember(struct shed_delivery *ob, const struct shed_key *key,
 }
 
 /* A failure is told under the lock, so that this is before its delivery. */
-static bool add(struct shed_delivery *ob, const struct shed_key *key,
+static void add(struct shed_delivery *ob, const struct shed_key *key,
                 enum shed_wish wish, struct shed_error *why)
 {
     const struct shed_error cause = *why;
@@ -552,27 +552,26 @@ static bool add(struct shed_delivery *ob, const struct shed_key *key,
     if (letter != NULL) {
         (void)shed_fail(why, cause.code, "undelivered until Redis takes it: %s",
                         cause.reason);
-        return true;
+        return;
     }
     tell_dropped(ob, shed_key_bytes(key), cause.code, refusal);
-    (void)shed_fail(why, cause.code, "dropped (%s), so call again: %s", refusal,
+    (void)shed_fail(why, cause.code,
+                    SHED_DELIVERY_DROPPED " (%s), so call again: %s", refusal,
                     cause.reason);
-    return false;
 }
 
-bool shed_delivery_follow_up(struct shed_delivery *ob,
+void shed_delivery_follow_up(struct shed_delivery *ob,
                              const struct shed_key *key,
                              struct shed_delivery_write write,
                              struct shed_error *why)
 {
-    if (why->code == SHED_ENOMEM)
-        return false;
-    if (why->code != SHED_OK)
-        return add(ob, key, write.wish, why);
-    shed_delivery_settle(ob, key->redis, write);
-    if (write.wish != SHED_WISH_TAG)
-        remember(ob, key, write);
-    return true;
+    if (why->code == SHED_OK) {
+        shed_delivery_settle(ob, key->redis, write);
+        if (write.wish != SHED_WISH_TAG)
+            remember(ob, key, write);
+    } else if (why->code != SHED_ENOMEM) {
+        add(ob, key, write.wish, why);
+    }
 }
 
 /* ----------------------------------------------------------- begin and end */

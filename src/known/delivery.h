@@ -71,12 +71,14 @@ void shed_delivery_settle(struct shed_delivery *delivery, struct shed_bytes key,
  * settled, and done again if the server turns out to be another one, which may
  * lack it. One that has failed, or may have, becomes undelivered; but not one
  * that ran out of memory, which has changed nothing. why says afterwards what
- * becomes of it, too. Any thread. Returns: false if the write was dropped.
+ * becomes of it, too; of a write that had to be dropped it begins with
+ * SHED_DELIVERY_DROPPED. Any thread.
  *
  * The key of a tag, or of all entries, is shed_tag_log_key's. While it is
  * undelivered, the tag is held (see tags.h): its entries are misses, and reads
  * of others are as usual. */
-bool shed_delivery_follow_up(struct shed_delivery *delivery,
+#define SHED_DELIVERY_DROPPED "dropped"
+void shed_delivery_follow_up(struct shed_delivery *delivery,
                              const struct shed_key *key,
                              struct shed_delivery_write write,
                              struct shed_error *why);

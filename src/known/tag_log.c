@@ -175,17 +175,6 @@ bool shed_tag_log_admits(struct shed_tag_log *log, const void *entry)
     return is_admitted;
 }
 
-bool shed_tag_log_judges(struct shed_tag_log *log, const void *entry,
-                         uint64_t deadline_ms)
-{
-    struct shed_error unused;
-
-    return shed_tag_log_admits(log, entry) ||
-           (!shed_tag_log_is_known(log) &&
-            shed_tag_log_learn(log, deadline_ms, &unused) == SHED_OK &&
-            shed_tag_log_admits(log, entry));
-}
-
 uint64_t shed_tag_log_position(struct shed_tag_log *log)
 {
     uint64_t position;
@@ -447,34 +436,6 @@ enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
         code = learn_rest(log, deadline_ms, err);
     end_learning(log);
     wake_reader(log);
-    return code;
-}
-
-enum shed_code shed_tag_log_call(struct shed_tag_log *log,
-                                 struct shed_args *commands, size_t count,
-                                 struct shed_reply **replies,
-                                 struct shed_link_use *uses,
-                                 uint64_t deadline_ms, struct shed_error *err)
-{
-    struct ask ask;
-    enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
-    enum shed_code code;
-
-    if (shed_tag_log_is_known(log))
-        return shed_client_call(log->client, commands, count, replies, uses,
-                                NULL, deadline_ms, err);
-    begin_read(log, &ask, &commands[count]);
-    code = shed_client_call(log->client, commands, count + 1, replies, uses,
-                            NULL, deadline_ms, err);
-    if (code != SHED_OK)
-        return code;
-    code = end_read(log, &ask, false, replies[count], &heard, err);
-    shed_reply_free(replies[count]);
-    if (code == SHED_OK && heard != SHED_TAG_HEARD_ALL)
-        code = shed_tag_log_learn(log, deadline_ms, err);
-    wake_reader(log);
-    if (code != SHED_OK)
-        shed_reply_free_all(replies, count);
     return code;
 }
 

@@ -74,24 +74,10 @@ SHED_MUST_CHECK enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
                                                   uint64_t deadline_ms,
                                                   struct shed_error *err);
 
-/* As shed_client_call, with a read of the log in the same pipeline if it is not
- * known. commands, replies and uses have room for one more than count. A log
- * that could not be read is a failure of the call. */
-SHED_MUST_CHECK enum shed_code
-shed_tag_log_call(struct shed_tag_log *log, struct shed_args *commands,
-                  size_t count, struct shed_reply **replies,
-                  struct shed_link_use *uses, uint64_t deadline_ms,
-                  struct shed_error *err);
-
 /* Whether an entry that decode has accepted is no miss by one of its tags, as
  * far as the log is known. One that is newer than that is a miss, and the log
  * counts as known no longer. */
 bool shed_tag_log_admits(struct shed_tag_log *log, const void *entry);
-
-/* The same, but if the log is not known it is read first. Blocks: until
- * deadline_ms. */
-bool shed_tag_log_judges(struct shed_tag_log *log, const void *entry,
-                         uint64_t deadline_ms);
 
 /* The position for the entry of a load that begins now. */
 uint64_t shed_tag_log_position(struct shed_tag_log *log);

@@ -250,30 +250,6 @@ TEST_EACH(what_was_kept_before_the_delivery_is_not_trusted_after_it, 0,
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
 }
 
-/* One waits for a connection that has lost its requests; those of the others
- * are sound. */
-TEST(a_get_that_waits_for_redis_holds_up_no_other)
-{
-    struct getter stuck = {0};
-    unsigned requests;
-
-    init();
-    fixture_add_proxy(&fixture, &proxy);
-    /* without pushes the log is read again after a second */
-    server_do(&fixture.server, "ACL SETUSER default -client|tracking");
-    fixture_open(&fixture);
-    WAIT_FOR(gets_from(fixture.cache, "k", NULL, SHED_ORIGIN_REDIS));
-    WAIT_FOR(!shed_tag_log_is_known(fixture.cache->tag_log));
-    requests = atomic_load(&proxy.requests);
-    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
-    getter_start(&stuck, fixture.cache, "k");
-    WAIT_FOR(atomic_load(&proxy.requests) > requests);
-    proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    WAIT_FOR(gets_from(fixture.cache, "k", WITHIN(1000), SHED_ORIGIN_REDIS));
-    server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
-    getter_expect(&stuck, "k@1", SHED_ORIGIN_REDIS);
-}
-
 int main(void)
 {
     return run_fixture_tests("local_tags");

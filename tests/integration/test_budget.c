@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cache/pending.h"
 #include "flight/flights.h"
 #include "redis/link.h"
 #include "support/calls.h"
@@ -13,19 +14,19 @@
 #define NEVER_MS 3600000
 #define FAILURE_MS 60000 /* the longest that there is */
 
-static unsigned gets_sent;     /* counts GETs, of one key or many */
-static unsigned gets_to_fail;  /* of the next ones */
-static atomic_uint departures; /* of callers from their flights */
+static atomic_uint gets_sent;    /* counts GETs, of one key or many */
+static atomic_uint gets_to_fail; /* of the next ones */
+static atomic_uint departures;   /* of callers from their flights */
 
-/* The deadline of the call that this thread makes; 0 until its first wait. */
-static _Thread_local bool is_calling;
-static _Thread_local uint64_t budget_ms;
-static _Thread_local unsigned waits;
+/* The deadline of the call whose time is short; 0 until its first wait. */
+static atomic_bool is_calling;
+static _Atomic uint64_t budget_ms;
+static atomic_uint waits;
 
 /* No wait of a call may go beyond the first one's deadline. */
 static void check_budget(uint64_t deadline_ms)
 {
-    if (!is_calling || deadline_ms == UINT64_MAX)
+    if (!is_calling)
         return;
     if (budget_ms == 0)
         budget_ms = deadline_ms;
@@ -33,9 +34,19 @@ static void check_budget(uint64_t deadline_ms)
     waits++;
 }
 
+static bool fails(void)
+{
+    gets_sent++;
+    if (gets_to_fail == 0)
+        return false;
+    gets_to_fail--;
+    return true;
+}
+
 /* The linker replaces the functions by these. */
 WRAPPED(shed_links_call);
-WRAPPED(shed_latch_wait);
+WRAPPED(shed_async_ask);
+WRAPPED(shed_async_set_due);
 WRAPPED(shed_flights_leave);
 
 enum shed_code __wrap_shed_links_call(struct shed_links *links,
@@ -46,19 +57,23 @@ enum shed_code __wrap_shed_links_call(struct shed_links *links,
                                       struct shed_error *err)
 {
     check_budget(deadline_ms);
-    gets_sent++;
-    if (gets_to_fail > 0) {
-        gets_to_fail--;
+    if (fails())
         return shed_fail(err, SHED_EREDIS, "the server is silent");
-    }
     return __real_shed_links_call(links, commands, count, replies, use, sent,
                                   deadline_ms, err);
 }
 
-bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
+bool __wrap_shed_async_ask(struct shed_async_reads *reads,
+                           struct shed_asker *asker, const struct shed_key *key,
+                           bool may_share)
 {
-    check_budget(deadline_ms);
-    return __real_shed_latch_wait(latch, deadline_ms);
+    return !fails() && __real_shed_async_ask(reads, asker, key, may_share);
+}
+
+void __wrap_shed_async_set_due(struct shed_pending *pending, uint64_t at_ms)
+{
+    check_budget(at_ms);
+    __real_shed_async_set_due(pending, at_ms);
 }
 
 bool __wrap_shed_flights_leave(struct shed_flights *flights,
@@ -263,7 +278,6 @@ static void *get_many(void *arg)
     struct many *m = arg;
     const struct shed_get_options options = soft(SOON_MS);
 
-    is_calling = true;
     m->code = shed_get_many(fixture.cache, m->items, 3, &options, NULL);
     return NULL;
 }

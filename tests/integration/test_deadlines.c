@@ -54,11 +54,14 @@ TEST(the_reason_is_a_load_of_this_process)
 TEST(the_reason_is_the_queue_of_the_source)
 {
     struct getter first = {0}, queued = {0};
+    uint64_t misses;
 
     fixture.source_options.max_loads = 1;
     fixture_open(&fixture);
     getter_hold(&first, &fixture, "a");
+    misses = stats_of(fixture.cache).misses;
     getter_start(&queued, fixture.cache, "b");
+    WAIT_FOR(stats_of(fixture.cache).misses > misses);
     WAIT_FOR(waits_for(fixture.cache, "b", "the source's queue"));
     ck_assert(waits_for(fixture.cache, "a", "a load of the key by this"));
     finish(&first, "a@1");

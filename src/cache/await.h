@@ -1,0 +1,62 @@
+/*
+ * A thread's wait for the ends of calls. It belongs to the thread and to the
+ * calls, and is freed when the last of them has left it: a thread leaves calls
+ * that end too late.
+ */
+#ifndef SHED_CACHE_AWAIT_H
+#define SHED_CACHE_AWAIT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/latch.h"
+#include "cache/pending.h"
+
+/* How a call has ended. */
+struct shed_outcome {
+    struct shed_await *await;
+    enum shed_code code;
+    struct shed_value *value; /* of the wait, until it is taken */
+    struct shed_error *why;   /* see shed_error_keep */
+};
+
+struct shed_await {
+    struct shed_latch latch;
+    atomic_size_t users; /* the thread, and the calls that have not ended */
+    size_t count;
+    bool is_let_through; /* for its calls, on the reactor thread: the gate has
+                            let one pass, and counts them as one */
+    struct shed_outcome outcome[]; /* of each call, once all have ended */
+};
+
+/* Make a wait for count calls, each of which is then to begin. The caller is to
+ * leave it; before the first one begins it may free() it. Returns: NULL when
+ * out of memory. */
+struct shed_await *shed_await_create(size_t count);
+
+/* Begin the i-th call, which is taken over. Not on the reactor thread. */
+void shed_await_begin(struct shed_await *await, size_t i,
+                      struct shed_pending *call);
+
+/* How much later than its deadline a call may end before its thread leaves it:
+ * the loop is blocked, by a callback that does not return. */
+#define SHED_AWAIT_LATE_MS 5000
+
+/* Wait for the ends of all calls, which their deadline (shed_now_ms) brings
+ * about. Returns: SHED_OK; SHED_ETIMEDOUT: they have not ended. */
+SHED_MUST_CHECK enum shed_code shed_await_ends(struct shed_await *await,
+                                               uint64_t deadline_ms,
+                                               struct shed_error *err);
+
+void shed_await_leave(struct shed_await *await);
+
+/* Begin the only call of a wait, wait for its end, and leave. Returns: how it
+ * has ended; *out is its value. */
+SHED_MUST_CHECK enum shed_code shed_await_one(struct shed_await *await,
+                                              struct shed_pending *call,
+                                              uint64_t deadline_ms,
+                                              struct shed_value **out,
+                                              struct shed_error *err);
+
+#endif

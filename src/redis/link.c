@@ -9,9 +9,6 @@
  * closed. Where all are in use, a thread waits for one in a queue, and gets it
  * from the hands of the thread that is done: so none waits for ever behind
  * threads that call again and again.
- *
- * A thread that waits for a link has no other one (shed_links_begin), so no two
- * can wait for each other.
  */
 #include "redis/link.h"
 
@@ -71,6 +68,24 @@ struct waiter {
     struct shed_link *link;
 };
 
+/* A call under way. */
+struct call {
+    const struct shed_args *commands;
+    size_t count, received;
+    struct shed_reply **replies;
+    uint64_t deadline_ms; /* shed_now_ms */
+    struct shed_link *link;
+    enum shed_code code;
+    struct shed_error *why;
+    unsigned sent; /* by all tries */
+    /* of all tries */
+    bool was_tried; /* one that failed was tried to the end: see shed_dial */
+    uint64_t began_ms, ended_ms; /* shed_now_ms, of the wait for replies */
+    /* of one try */
+    bool was_connected; /* it was there already, and may have been dead */
+    bool was_unsent;    /* of a failure: there was no connection */
+};
+
 struct shed_links {
     /* set at creation */
     struct shed_gate *gate;
@@ -92,16 +107,6 @@ static struct shed_link *pop_idle_locked(struct shed_links *links)
 
     if (l != NULL)
         links->idle = l->next;
-    return l;
-}
-
-static struct shed_link *try_claim(struct shed_links *links)
-{
-    struct shed_link *l;
-
-    shed_mutex_lock(&links->mu);
-    l = pop_idle_locked(links);
-    shed_mutex_unlock(&links->mu);
     return l;
 }
 
@@ -186,8 +191,8 @@ static bool is_fit(const struct shed_links *links, struct shed_link *l,
             shed_wire_is_quiet(&l->conn.wire));
 }
 
-static enum shed_code connect_link(struct shed_links *links,
-                                   struct shed_links_call *c, uint64_t now_ms)
+static enum shed_code connect_link(struct shed_links *links, struct call *c,
+                                   uint64_t now_ms)
 {
     struct shed_link *l = c->link;
     bool was_tried;
@@ -198,8 +203,7 @@ static enum shed_code connect_link(struct shed_links *links,
     c->was_connected = l->is_open;
     if (l->is_open)
         return SHED_OK;
-    code =
-        shed_dial(links->gate, &l->conn, c->deadline_ms, &was_tried, &c->why);
+    code = shed_dial(links->gate, &l->conn, c->deadline_ms, &was_tried, c->why);
     if (code == SHED_OK)
         note_open(l);
     else
@@ -209,7 +213,7 @@ static enum shed_code connect_link(struct shed_links *links,
 
 /* ------------------------------------------------------------------ a try */
 
-static enum shed_code queue_commands(struct shed_links_call *c, uint64_t now_ms)
+static enum shed_code queue_commands(struct call *c, uint64_t now_ms)
 {
     struct shed_link *l = c->link;
     enum shed_code code = SHED_OK;
@@ -218,7 +222,7 @@ static enum shed_code queue_commands(struct shed_links_call *c, uint64_t now_ms)
         const struct shed_args *args = &c->commands[i];
         const struct shed_conn_call call = {
             .index = i, .again = args->script != NULL ? args : NULL};
-        code = shed_conn_send_args(&l->conn, args, &call, now_ms, &c->why);
+        code = shed_conn_send_args(&l->conn, args, &call, now_ms, c->why);
     }
     if (code != SHED_OK)
         close_conn(l);
@@ -226,20 +230,18 @@ static enum shed_code queue_commands(struct shed_links_call *c, uint64_t now_ms)
 }
 
 /* Connect, and send as much as the socket takes. */
-static enum shed_code begin_try(struct shed_links *links,
-                                struct shed_links_call *c)
+static enum shed_code begin_try(struct shed_links *links, struct call *c)
 {
     uint64_t now_ms = shed_now_ms();
     enum shed_code code;
 
-    c->is_begun = true;
     c->was_unsent = true;
     c->was_connected = false;
     c->received = 0;
     if (c->began_ms == 0)
         c->began_ms = now_ms;
     if (shed_gate_is_silent(links->gate))
-        return shed_gate_fail_silent(links->gate, &c->why);
+        return shed_gate_fail_silent(links->gate, c->why);
     code = connect_link(links, c, now_ms);
     if (code == SHED_OK)
         code = queue_commands(c, now_ms);
@@ -252,7 +254,7 @@ static enum shed_code begin_try(struct shed_links *links,
 }
 
 /* The connection has FAILED. */
-static enum shed_code lose(struct shed_links *links, struct shed_links_call *c)
+static enum shed_code lose(struct shed_links *links, struct call *c)
 {
     const struct shed_conn_failure *f = &c->link->conn.failure;
 
@@ -260,9 +262,9 @@ static enum shed_code lose(struct shed_links *links, struct shed_links_call *c)
         shed_gate_tell(links->gate, SHED_HEALTH_MISSED, NULL, f->since_ms,
                        &f->error);
     c->was_tried = true;
-    c->why = f->error;
+    *c->why = f->error;
     close_conn(c->link);
-    return c->why.code;
+    return c->why->code;
 }
 
 /* Send what is unsent, and read once, waiting no longer than until_ms. */
@@ -284,7 +286,7 @@ static void exchange(struct shed_conn *conn, uint64_t until_ms)
         shed_conn_ready(conn, ready, shed_now_ms());
 }
 
-static void take_replies(struct shed_links *links, struct shed_links_call *c)
+static void take_replies(struct shed_links *links, struct call *c)
 {
     struct shed_conn *conn = &c->link->conn;
     uint64_t now_ms = shed_now_ms();
@@ -310,8 +312,7 @@ static void take_replies(struct shed_links *links, struct shed_links_call *c)
 }
 
 /* Returns: SHED_OK: all replies are there. */
-static enum shed_code receive(struct shed_links *links,
-                              struct shed_links_call *c)
+static enum shed_code receive(struct shed_links *links, struct call *c)
 {
     struct shed_conn *conn = &c->link->conn;
     struct shed_error why;
@@ -320,7 +321,7 @@ static enum shed_code receive(struct shed_links *links,
         uint64_t until_ms = shed_conn_silent_at_ms(conn);
         if (shed_now_ms() >= c->deadline_ms) {
             close_conn(c->link);
-            return shed_fail(&c->why, SHED_ETIMEDOUT,
+            return shed_fail(c->why, SHED_ETIMEDOUT,
                              "the deadline passed while the call waited for "
                              "Redis to answer");
         }
@@ -336,12 +337,10 @@ static enum shed_code receive(struct shed_links *links,
     return c->received == c->count ? SHED_OK : lose(links, c);
 }
 
-static enum shed_code see_try_through(struct shed_links *links,
-                                      struct shed_links_call *c)
+static enum shed_code see_try_through(struct shed_links *links, struct call *c)
 {
-    enum shed_code code = c->is_begun ? c->code : begin_try(links, c);
+    enum shed_code code = begin_try(links, c);
 
-    c->is_begun = false;
     if (code == SHED_OK)
         code = receive(links, c);
     c->ended_ms = shed_now_ms();
@@ -362,8 +361,7 @@ static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
 
 /* With the connection that was tried first perhaps long dead, one more try on
  * a new one decides; and so it does after a replica has refused. */
-static enum shed_code see_through(struct shed_links *links,
-                                  struct shed_links_call *c)
+static enum shed_code see_through(struct shed_links *links, struct call *c)
 {
     bool was_lost = false, was_refused = false;
 
@@ -385,74 +383,19 @@ static enum shed_code see_through(struct shed_links *links,
 }
 
 /* Tell the gate how a call has ended. */
-static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c)
+static void leave_gate(struct shed_gate *gate,
+                       const struct shed_health_pass *pass,
+                       const struct call *c)
 {
     struct shed_health_end end = {.was_tried = c->was_tried,
                                   .began_ms = c->began_ms,
                                   .ended_ms = c->ended_ms,
-                                  .why = c->code == SHED_OK ? NULL : &c->why};
+                                  .why = c->code == SHED_OK ? NULL : c->why};
 
-    if (!c->is_guarded)
-        return;
     for (size_t i = 0; c->code == SHED_OK && i < c->count; i++)
         if (shed_reply_is_unfit(c->replies[i]))
             end.refusal = c->replies[i];
-    shed_gate_leave(gate, &c->pass, &end);
-}
-
-/* Enter the gate. If that fails, code says so. */
-static void enter(struct shed_links *links, struct shed_links_call *c,
-                  const struct shed_args *commands, size_t count,
-                  struct shed_reply **replies, uint64_t deadline_ms)
-{
-    *c = (struct shed_links_call){.commands = commands,
-                                  .count = count,
-                                  .replies = replies,
-                                  .deadline_ms = deadline_ms,
-                                  .is_guarded = commands->is_guarded};
-    memset(replies, 0, count * sizeof(struct shed_reply *));
-    if (c->is_guarded && !shed_gate_enter(links->gate, &c->pass, &c->why)) {
-        c->is_guarded = false; /* it is not to leave it */
-        c->code = SHED_EREDIS;
-    }
-}
-
-void shed_links_begin(struct shed_links *links, struct shed_links_call *c,
-                      const struct shed_args *commands, size_t count,
-                      struct shed_reply **replies, uint64_t deadline_ms)
-{
-    assert(count > 0);
-    enter(links, c, commands, count, replies, deadline_ms);
-    if (c->code == SHED_OK)
-        c->link = try_claim(links);
-    if (c->link != NULL && c->link->is_open) /* to connect takes time */
-        c->code = begin_try(links, c);
-}
-
-enum shed_code shed_links_end(struct shed_links *links,
-                              struct shed_links_call *c,
-                              struct shed_link_use *use, unsigned *sent,
-                              struct shed_error *err)
-{
-    if (c->code == SHED_OK && c->link == NULL)
-        c->link = claim(links, c->deadline_ms);
-    if (c->link != NULL) {
-        c->code = see_through(links, c);
-        if (use != NULL)
-            *use = (struct shed_link_use){
-                links, (size_t)(c->link - links->link), c->link->connection};
-        give_back(links, c->link);
-    } else if (c->code == SHED_OK) {
-        c->code = shed_fail(&c->why, SHED_ETIMEDOUT,
-                            "the deadline passed while the call waited for a "
-                            "connection (see the client's links)");
-    }
-    leave_gate(links->gate, c);
-    if (c->code != SHED_OK && err != NULL)
-        *err = c->why;
-    if (sent != NULL)
-        *sent = c->sent;
-    return c->code;
+    shed_gate_leave(gate, pass, &end);
 }
 
 enum shed_code shed_links_call(struct shed_links *links,
@@ -461,14 +404,38 @@ enum shed_code shed_links_call(struct shed_links *links,
                                struct shed_link_use *use, unsigned *sent,
                                uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_links_call call;
+    struct shed_error why;
+    struct call c = {.commands = commands,
+                     .count = count,
+                     .replies = replies,
+                     .deadline_ms = deadline_ms,
+                     .why = &why};
+    struct shed_health_pass pass;
 
     if (sent != NULL)
         *sent = 0;
-    if (count == 0)
-        return SHED_OK;
-    enter(links, &call, commands, count, replies, deadline_ms);
-    return shed_links_end(links, &call, use, sent, err);
+    memset(replies, 0, count * sizeof(struct shed_reply *));
+    if (commands->is_guarded && !shed_gate_enter(links->gate, &pass, err))
+        return SHED_EREDIS;
+    c.link = claim(links, deadline_ms);
+    if (c.link != NULL) {
+        c.code = see_through(links, &c);
+        if (use != NULL)
+            *use = (struct shed_link_use){links, (size_t)(c.link - links->link),
+                                          c.link->connection};
+        give_back(links, c.link);
+    } else {
+        c.code = shed_fail(&why, SHED_ETIMEDOUT,
+                           "the deadline passed while the call waited for a "
+                           "connection (see the client's links)");
+    }
+    if (commands->is_guarded)
+        leave_gate(links->gate, &pass, &c);
+    if (c.code != SHED_OK && err != NULL)
+        *err = why;
+    if (sent != NULL)
+        *sent = c.sent;
+    return c.code;
 }
 
 /* -------------------------------------------------------- from outside */

@@ -67,41 +67,6 @@ shed_links_call(struct shed_links *links, const struct shed_args *commands,
                 struct shed_link_use *use, unsigned *sent, uint64_t deadline_ms,
                 struct shed_error *err);
 
-/* A call under way. Its own. */
-struct shed_links_call {
-    const struct shed_args *commands;
-    size_t count, received;
-    struct shed_reply **replies;
-    uint64_t deadline_ms; /* shed_now_ms */
-    bool is_guarded;      /* and has entered the gate */
-    struct shed_health_pass pass;
-    struct shed_link *link; /* NULL: it has none yet */
-    bool is_begun;          /* a try is under way */
-    enum shed_code code;    /* where it has failed to begin; at last its own */
-    struct shed_error why;
-    unsigned sent; /* by all tries */
-    /* of all tries */
-    bool was_tried; /* one that failed was tried to the end: see shed_dial */
-    uint64_t began_ms, ended_ms; /* shed_now_ms, of the wait for replies */
-    /* of one try */
-    bool was_connected; /* it was there already, and may have been dead */
-    bool was_unsent;    /* of a failure: there was no connection */
-};
-
-/* The same in two steps, for a thread that calls several servers at a time:
- * what shed_links_call returns, end returns. begin waits for nothing. A call
- * that has no link then waits for one in its end: it must be ended behind those
- * which have one, because other threads may wait for these. count is at least
- * 1. */
-void shed_links_begin(struct shed_links *links, struct shed_links_call *call,
-                      const struct shed_args *commands, size_t count,
-                      struct shed_reply **replies, uint64_t deadline_ms);
-SHED_MUST_CHECK enum shed_code shed_links_end(struct shed_links *links,
-                                              struct shed_links_call *call,
-                                              struct shed_link_use *use,
-                                              unsigned *sent,
-                                              struct shed_error *err);
-
 /* A reply that came by use reads as the answer to another call. The connection
  * is closed, and what is under way on it goes once more over a new one; but not
  * more often than once in a while, because the value in Redis may be at fault

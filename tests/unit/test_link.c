@@ -359,29 +359,6 @@ TEST(a_thread_waits_for_a_link_no_longer_than_its_deadline)
     ck_assert_uint_eq(join(2), 2);
 }
 
-/* What one thread does at several servers: a call waits for a link only when
- * all calls with a link have ended. */
-TEST(calls_that_begin_together_share_one_link)
-{
-    const struct shed_args args = shed_args_of("GET", "x", NULL);
-    struct shed_links_call calls[2];
-    struct shed_reply *replies[2] = {NULL};
-
-    start(1);
-    begin(0, 1); /* connects */
-    ck_assert_uint_eq(join(1), 1);
-    for (size_t i = 0; i < 2; i++)
-        shed_links_begin(links, &calls[i], &args, 1, &replies[i],
-                         test_deadline_ms());
-    for (size_t i = 0; i < 2; i++)
-        ck_assert_int_eq(shed_links_end(links, &calls[i], NULL, NULL, NULL),
-                         SHED_OK);
-    ck_assert(shed_reply_begins(replies[0], "x"));
-    ck_assert(shed_reply_begins(replies[1], "x"));
-    shed_reply_free_all(replies, 2);
-    ck_assert_uint_eq(atomic_load(&server.opened), 1);
-}
-
 /* The reply to a call that gave up never meets another. */
 TEST(a_caller_that_gives_up_closes_its_connection)
 {

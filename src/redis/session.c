@@ -29,7 +29,6 @@
 #define CLUSTER_MODE "_mode:cluster"
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
 #define EPOCH_DIGITS 10
-#define CLIENT_ID_BYTES 24 /* in decimal, with a 0 */
 /* Another untracked connection is made when those before it owe so many more
  * replies. */
 #define MANY_OWED 64
@@ -37,21 +36,10 @@
 /* Its connections. */
 enum {
     COMMANDS,
-    PUSHES,    /* NULL if waiting is by timer only */
-    BROADCAST, /* asks for keys with a prefix; or NULL */
+    PUSHES, /* NULL if waiting is by timer only */
     ACKS,
     UNTRACKED, /* the first of those for reads that need no announcement */
     PIPES = UNTRACKED + 4
-};
-
-/* What one connection asks Redis to announce (CLIENT TRACKING): changes of the
- * keys that were read over it, or of all keys with a prefix. */
-struct tracking {
-    struct shed_session *session;
-    struct shed_pipe *pipe; /* that asks; or NULL */
-    const char *prefix;     /* NULL: of keys that are read over pipe */
-    struct shed_call off, on;
-    char asked[CLIENT_ID_BYTES]; /* who is to hear, as it was sent */
 };
 
 /* Whether it is connected. */
@@ -67,8 +55,10 @@ struct shed_session {
     uint64_t command_timeout_ms;
     char channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
     char place[PLACE_BYTES]; /* a channel whose name tells host and process */
-    char client_id[CLIENT_ID_BYTES]; /* of pushes; empty: unknown */
-    atomic_uint channels;            /* subscribed to */
+    uint64_t client_id;      /* of pushes */
+    uint64_t asked_id;       /* the one that tracking was asked for */
+    const char *prefix;      /* of keys whose changes are all announced; NULL */
+    atomic_uint channels;    /* subscribed to */
     _Atomic uint32_t *epochs;
     uint32_t epoch, asked_epoch;
     char epoch_channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES +
@@ -79,14 +69,13 @@ struct shed_session {
     atomic_bool is_settled;
     struct shed_post *waiting; /* posted once it is settled */
     /* the session's own calls */
-    struct shed_call load[SHED_SCRIPTS];
     struct shed_call time;
     uint64_t time_asked_ms;
-    struct tracking tracking;     /* of what commands reads */
-    struct tracking broadcasting; /* of the prefix */
-    struct shed_call alive;       /* of broadcast */
-    struct shed_call untracked_alive;
+    struct shed_call tracking;  /* of what is read over commands */
+    struct shed_call broadcast; /* of the prefix */
+    bool may_broadcast;         /* it is granted */
     atomic_bool is_broadcast;
+    struct shed_call untracked_alive;
     struct shed_call id;
     struct shed_call info;
     struct shed_call role;
@@ -114,11 +103,21 @@ static void tell_epoch(struct shed_session *p)
     p->server->hooks.on_epoch(p->server);
 }
 
+/* It is subscribed to first, and stays when that of an epoch is left. */
+static bool has_process_channel(const struct shed_session *p)
+{
+    return atomic_load(&p->channels) >= CHANNELS - 1;
+}
+
+/* While listeners hear of it no broadcast is seen to be there: what they have
+ * noted until now may lack a change. */
 static void begin_epoch(struct shed_session *p, bool is_on)
 {
     p->is_on = is_on;
     atomic_store(&p->is_settled, true);
+    atomic_store(&p->is_broadcast, false);
     tell_epoch(p);
+    atomic_store(&p->is_broadcast, p->may_broadcast && has_process_channel(p));
     shed_reactor_post_all(p->server->reactor, p->waiting);
     p->waiting = NULL;
 }
@@ -137,12 +136,6 @@ static void subscribe(struct shed_session *p, unsigned count)
         shed_args_add_text(&args, channels[i]);
     shed_pipe_tell(p->pipe[PUSHES], &args);
     shed_timer_set(p->subscribing, p->command_timeout_ms);
-}
-
-/* It is subscribed to first, and stays when that of an epoch is left. */
-static bool has_process_channel(const struct shed_session *p)
-{
-    return atomic_load(&p->channels) >= CHANNELS - 1;
 }
 
 /* Go from the channel of the last epoch to that of this one, while the
@@ -242,22 +235,6 @@ static void ask(struct shed_session *p, unsigned pipe, struct shed_call *call,
         shed_pipe_call(p->pipe[pipe], call, &args, fn, p);
 }
 
-static void on_load(void *arg, const struct shed_call_result *result)
-{
-    note_lack(arg, SHED_LACK_SCRIPT_LOAD, result->reply);
-}
-
-/* Load the scripts, so that the first call of each need not be sent twice. */
-static void load_scripts(struct shed_session *p)
-{
-    for (int i = 0; i < SHED_SCRIPTS; i++) {
-        struct shed_args args = shed_args_of("SCRIPT", "LOAD", NULL);
-        shed_args_add(&args, shed_script_texts[i].text,
-                      shed_script_texts[i].size);
-        ask(p, COMMANDS, &p->load[i], on_load, args);
-    }
-}
-
 static void on_time(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
@@ -332,61 +309,62 @@ static void ask_info(struct shed_session *p)
 
 /* ------------------------------------------------------------- tracking */
 
-/* Listeners hear of a broadcast before it is seen to be so: what they have
- * noted until now may lack a change. */
-static void begin_broadcast(struct shed_session *p)
-{
-    tell_epoch(p);
-    atomic_store(&p->is_broadcast, true);
-}
-
-static void start_tracking(struct tracking *t);
+static void start_tracking(struct shed_session *p);
 
 static void on_tracking(void *arg, const struct shed_call_result *result)
 {
-    struct tracking *t = arg;
-    struct shed_session *p = t->session;
-    bool is_on = shed_reply_begins(result->reply, "OK");
+    struct shed_session *p = arg;
 
-    if (strcmp(t->asked, p->client_id) != 0) {
-        start_tracking(t);
+    if (p->asked_id != p->client_id) {
+        start_tracking(p);
         return;
     }
     /* if it was refused (ACL, an old server), only timers end waits */
     note_lack(p, SHED_LACK_TRACKING, result->reply);
-    if (p->channels < CHANNELS)
-        return;
-    if (t->prefix == NULL)
-        begin_epoch(p, is_on);
-    else if (is_on)
-        begin_broadcast(p);
+    if (p->channels == CHANNELS)
+        begin_epoch(p, shed_reply_begins(result->reply, "OK"));
 }
 
 /* Ask, once both connections are there. If it is being asked, the answer shows
- * whether another connection is to hear by then; off is alone under way if
- * there was no memory for on. */
-static void start_tracking(struct tracking *t)
+ * whether another connection is to hear by then. */
+static void start_tracking(struct shed_session *p)
 {
-    const struct shed_session *p = t->session;
-    const struct shed_args off =
-        shed_args_of("CLIENT", "TRACKING", "OFF", NULL);
-    struct shed_args on;
+    struct shed_args args =
+        shed_args_of("CLIENT", "TRACKING", "ON", "REDIRECT", NULL);
+    char digits[SHED_DIGITS];
 
-    if (t->pipe == NULL || !shed_pipe_is_open(t->pipe) ||
-        p->channels < CHANNELS || t->on.fn != NULL || t->off.fn != NULL ||
-        (t->prefix != NULL && atomic_load(&p->is_broadcast)))
+    if (!shed_pipe_is_open(p->pipe[COMMANDS]) || p->channels < CHANNELS ||
+        p->tracking.fn != NULL)
         return;
-    memcpy(t->asked, p->client_id, sizeof(t->asked));
-    on = shed_args_of("CLIENT", "TRACKING", "ON", "REDIRECT", t->asked, NULL);
-    if (t->prefix != NULL) {
-        /* a connection cannot name a prefix twice; what counts is whether
-           tracking can be switched on */
-        shed_pipe_call(t->pipe, &t->off, &off, shed_call_ignore, NULL);
-        shed_args_add_text(&on, "BCAST");
-        shed_args_add_text(&on, "PREFIX");
-        shed_args_add_text(&on, t->prefix);
-    }
-    shed_pipe_call(t->pipe, &t->on, &on, on_tracking, t);
+    p->asked_id = p->client_id;
+    shed_args_add_number(&args, digits, p->client_id);
+    ask(p, COMMANDS, &p->tracking, on_tracking, args);
+}
+
+static void on_broadcast(void *arg, const struct shed_call_result *result)
+{
+    struct shed_session *p = arg;
+
+    note_lack(p, SHED_LACK_TRACKING, result->reply);
+    p->may_broadcast = shed_reply_begins(result->reply, "OK");
+}
+
+/* Pushes come to the connection that asks for them: this must be before it
+ * subscribes, and they begin when it has. */
+static void ask_broadcast(struct shed_session *p)
+{
+    struct shed_args args =
+        shed_args_of("CLIENT", "TRACKING", "ON", "REDIRECT", NULL);
+    char digits[SHED_DIGITS];
+
+    p->may_broadcast = false;
+    if (p->prefix == NULL)
+        return;
+    shed_args_add_number(&args, digits, p->client_id);
+    shed_args_add_text(&args, "BCAST");
+    shed_args_add_text(&args, "PREFIX");
+    shed_args_add_text(&args, p->prefix);
+    ask(p, PUSHES, &p->broadcast, on_broadcast, args);
 }
 
 static void follow(struct shed_session *p, bool is_reached)
@@ -401,9 +379,8 @@ static void on_commands_open(void *arg)
 
     stand(p, NULL);
     ask_info(p);
-    load_scripts(p);
     ask_time(p);
-    start_tracking(&p->tracking);
+    start_tracking(p);
     follow(p, true);
     if (p->pipe[PUSHES] == NULL)
         tell_epoch(p);
@@ -423,24 +400,6 @@ static void on_commands_lost(void *arg, bool was_open,
     shed_server_run_lose(&p->server_run);
     shed_mutex_unlock(&p->mu);
     end_epoch(p);
-}
-
-static void on_broadcast_open(void *arg)
-{
-    struct shed_session *p = arg;
-
-    start_tracking(&p->broadcasting);
-}
-
-static void on_broadcast_lost(void *arg, bool was_open,
-                              const struct shed_error *why)
-{
-    struct shed_session *p = arg;
-
-    (void)was_open;
-    (void)why; /* the connection for commands reports it */
-    if (atomic_exchange(&p->is_broadcast, false))
-        tell_epoch(p);
 }
 
 static bool on_elsewhere(void *arg, struct shed_call *call,
@@ -466,14 +425,15 @@ static void do_without_channel(struct shed_session *p)
 static void on_client_id(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
+    long long id = shed_reply_integer(result->reply);
 
     note_lack(p, SHED_LACK_CLIENT_ID, result->reply);
-    if (shed_reply_integer(result->reply) < 0) {
+    if (id < 0) {
         do_without_channel(p); /* refused */
         return;
     }
-    (void)snprintf(p->client_id, sizeof(p->client_id), "%lld",
-                   shed_reply_integer(result->reply));
+    p->client_id = (uint64_t)id;
+    ask_broadcast(p);
     subscribe(p, CHANNELS);
 }
 
@@ -506,7 +466,6 @@ static void on_pushes_lost(void *arg, bool was_open,
     if (p->channels == 0) /* it never got any */
         p->has_channel = false;
     p->channels = 0;
-    atomic_store(&p->is_broadcast, false);
     shed_timer_stop(p->subscribing);
     end_epoch(p);
 }
@@ -544,8 +503,7 @@ static void on_subscribed(struct shed_session *p)
         return;
     }
     shed_timer_stop(p->subscribing);
-    start_tracking(&p->tracking);
-    start_tracking(&p->broadcasting);
+    start_tracking(p);
     ask_numsub(p);
 }
 
@@ -581,12 +539,9 @@ static void on_ping(void *arg)
     shed_pipe_check_address(p->pipe[COMMANDS]);
     if (has_process_channel(p))
         shed_pipe_ping(p->pipe[PUSHES]);
-    /* without an answer these are dropped */
+    /* without an answer it is dropped */
     if (shed_pipe_is_open(p->pipe[UNTRACKED]))
         ask(p, UNTRACKED, &p->untracked_alive, shed_call_ignore,
-            shed_args_of("PING", NULL));
-    if (atomic_load(&p->is_broadcast))
-        ask(p, BROADCAST, &p->alive, shed_call_ignore,
             shed_args_of("PING", NULL));
 }
 
@@ -639,9 +594,6 @@ static enum shed_code make_pipes(struct shed_session *p,
     const struct shed_pipe_hooks hooks[UNTRACKED + 1] = {
         [COMMANDS] = {p, on_commands_open, on_commands_lost, NULL, elsewhere},
         [PUSHES] = {p, on_pushes_open, on_pushes_lost, on_push, NULL},
-        [BROADCAST] = {.arg = p,
-                       .on_open = on_broadcast_open,
-                       .on_lost = on_broadcast_lost},
         /* the connection for commands reports what these lose, too */
         [ACKS] = {.arg = p},
         [UNTRACKED] = {.arg = p, .on_elsewhere = elsewhere}};
@@ -650,9 +602,7 @@ static enum shed_code make_pipes(struct shed_session *p,
 
     for (size_t i = 0; i < PIPES && code == SHED_OK; i++) {
         struct shed_client_options o = *options;
-        if ((i == PUSHES && !has_pushes) ||
-            (i == BROADCAST &&
-             (!has_pushes || options->tracking_prefix == NULL)))
+        if (i == PUSHES && !has_pushes)
             continue;
         if (i == ACKS)
             o.command_timeout_ms += SHED_ACKS_LATE_MS;
@@ -688,6 +638,7 @@ enum shed_code shed_session_create(struct shed_server *server,
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
     name_channels(p, process);
     p->command_timeout_ms = options->command_timeout_ms;
+    p->prefix = options->tracking_prefix;
     p->ping = shed_timer_create(server->reactor, on_ping, p);
     p->subscribing = shed_timer_create(server->reactor, on_unsubscribed, p);
     code = p->ping != NULL && p->subscribing != NULL
@@ -703,10 +654,6 @@ enum shed_code shed_session_create(struct shed_server *server,
     }
     p->acks = (struct shed_acks){.pipe = p->pipe[ACKS],
                                  .timeout_ms = options->command_timeout_ms};
-    p->tracking = (struct tracking){.session = p, .pipe = p->pipe[COMMANDS]};
-    p->broadcasting = (struct tracking){.session = p,
-                                        .pipe = p->pipe[BROADCAST],
-                                        .prefix = options->tracking_prefix};
     shed_gate_follow(server->gate, on_move, p);
     *out = p;
     return SHED_OK;
@@ -717,7 +664,6 @@ void shed_session_open(struct shed_session *p)
     shed_timer_set(p->ping, PING_MS);
     shed_pipe_open(p->pipe[COMMANDS]);
     shed_pipe_open(p->pipe[PUSHES]);
-    shed_pipe_open(p->pipe[BROADCAST]);
     shed_announcements_open(p->announcements);
 }
 

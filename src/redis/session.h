@@ -9,8 +9,8 @@
  * because tracking a key costs Redis more than a GET. The first is made by the
  * first of these commands, and further ones while hundreds are under way:
  * Redis works for one while this process reads what came by another. With a
- * tracking_prefix one more connection asks for the changes of all keys that
- * begin with it, read or not (BCAST).
+ * tracking_prefix the connection for pushes asks for the changes of all keys
+ * that begin with it, read or not (BCAST).
  *
  * An epoch is the time between two losses of a connection. The second
  * connection is subscribed to the channel of this process,

@@ -382,8 +382,9 @@ static unsigned long find_client(const char *mark)
     return id;
 }
 
-#define BROADCAST " flags=tB"
-#define REFUSED " cmd=client|tracking "
+/* The connection for pushes, which is granted a broadcast, or not. */
+#define BROADCAST " flags=PtB"
+#define REFUSED " flags=PU "
 
 static void kill_client(const char *mark)
 {
@@ -480,9 +481,13 @@ TEST(the_connection_that_asks_for_a_prefix_ends_them)
 {
     up_by_prefix();
     ck_assert(is_near_by_get("k"));
+    server_do(&fixture.server, "ACL SETUSER default -client|tracking");
     kill_client(BROADCAST);
+    WAIT_FOR(find_client(REFUSED) > 0);
+    (void)poll(NULL, 0, 200); /* the client has the answers */
+    expect_text(fixture.cache, "k", "k@1");
     change("k");
-    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    expect_text(fixture.cache, "k", "k@2");
 }
 
 /* Redis announces the end of what it can no longer track. */

@@ -64,7 +64,7 @@ struct shed_mysql_options {
  *   several columns select one expression, such as JSON_OBJECT('name', name).
  *   When the query changes, change the cache's name: its entries remain.
  * - The version is as in struct shed_answer; NULL or below 0: none.
- * - The tags are separated by spaces or commas: "garden
+ * - The tags, up to 4096 bytes, are separated by spaces or commas: "garden
  *   tools" is two tags here, and one to shed_invalidate_tags. "No such row" has
  *   no tags: after an INSERT invalidate the key, too.
  *
@@ -135,7 +135,7 @@ shed_mysql_connect(void *mysql, const char *uri,
  * automatic reconnection and no unread result. *newest (may be NULL) gets the
  * newest number accepted for the resource, 0 if it could not be read.
  *
- * Blocks: for two round trips, and for other transactions on the resource, at
+ * Blocks: for four round trips, and for other transactions on the resource, at
  * most for innodb_lock_wait_timeout.
  * Returns: SHED_OK: write, then COMMIT. Otherwise ROLLBACK. SHED_ELOST: the
  * token is too old: another holds the lock, or Redis has lost its numbers: call

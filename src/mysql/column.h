@@ -1,29 +1,28 @@
-/* The type of a query's key column, which keys it can hold, and how they are
- * written in a query. Pure. */
+/* The type of a query's key column, and which keys it can hold. Pure. */
 #ifndef SHED_MYSQL_COLUMN_H
 #define SHED_MYSQL_COLUMN_H
 
 #include <stdbool.h>
 #include <stddef.h>
-
-#include <snowshed/snowshed.h>
+#include <stdint.h>
 
 #include "mysql/compat.h"
+#include "mysql/query.h"
 
 enum shed_mysql_kind {
-    SHED_MYSQL_OTHER, /* the server compares it in another way than keys */
-    SHED_MYSQL_TEXT,  /* in any character set */
-    SHED_MYSQL_BYTES,
-    SHED_MYSQL_TIME,    /* a DATE or DATETIME */
-    SHED_MYSQL_INTEGER, /* of at most 64 bits */
-    SHED_MYSQL_DECIMAL  /* without fraction: an integer, too */
+    SHED_MYSQL_OTHER,  /* the server compares it in another way than keys */
+    SHED_MYSQL_BYTES,  /* text, bytes, or a time */
+    SHED_MYSQL_NUMBER, /* an integer type */
+    SHED_MYSQL_DIGITS  /* DECIMAL without fraction: an integer, read as text */
 };
 
 struct shed_mysql_column {
     enum shed_mysql_kind kind;
-    bool is_unsigned;
-    size_t size; /* of a TIME, as it is written; of a DECIMAL, the most digits;
-                    else 0 */
+    unsigned type;     /* enum enum_field_types */
+    bool is_unsigned;  /* how a NUMBER is read */
+    uint64_t greatest; /* of NUMBER and DIGITS */
+    uint64_t least;    /* their least value, without its minus sign */
+    size_t time_size;  /* of a DATE or DATETIME, as it is written; else 0 */
 };
 
 /* Read the type from a column's metadata. Returns: SHED_OK; SHED_ESOURCE if it
@@ -42,14 +41,10 @@ bool shed_mysql_column_is_integer(const struct shed_mysql_column *column);
 /* Whether a row of the column can have this key. A string that the server would
  * have to convert to the column's type does not count: the server would then
  * compare floating-point numbers or texts, and read the whole table (MySQL
- * manual, "Type Conversion in Expression Evaluation"). An integer is written as
- * the server writes it: "42", "-7"; not "042", "+1", "-0", " 1". So a number
- * has only one key, and only one entry. */
+ * manual, "Type Conversion in Expression Evaluation"). number: set to the key
+ * if the column holds integers. */
 bool shed_mysql_column_holds(const struct shed_mysql_column *column,
-                             struct shed_bytes key);
-
-/* What is written in a query before the hexadecimal digits of a key that the
- * column holds; NULL: the key itself is written. */
-const char *shed_mysql_column_prefix(const struct shed_mysql_column *column);
+                             const void *key, size_t size,
+                             struct shed_mysql_integer *number);
 
 #endif

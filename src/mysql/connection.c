@@ -52,7 +52,9 @@ static const struct {
     {2013, SHED_MYSQL_LOST},        /* lost during it */
     {2055, SHED_MYSQL_LOST},        /* the same, with its errno */
     {1053, SHED_MYSQL_SESSION},     /* shutdown in progress */
+    {1243, SHED_MYSQL_SESSION},     /* unknown prepared statement */
     {1290, SHED_MYSQL_SESSION},     /* an option of the server prevents it */
+    {1615, SHED_MYSQL_SESSION},     /* the statement must be prepared again */
     {1792, SHED_MYSQL_SESSION},     /* a read-only transaction */
     {1836, SHED_MYSQL_SESSION},     /* read-only mode */
     {1927, SHED_MYSQL_SESSION},     /* connection killed (MariaDB) */
@@ -146,11 +148,21 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
 }
 
 void shed_mysql_connection_explain(const struct shed_mysql_connection *c,
+                                   MYSQL_STMT *stmt,
                                    struct shed_mysql_failure *failure)
 {
-    shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
-                           mysql_sqlstate(c->mysql), mysql_error(c->mysql),
-                           shed_now_ms() - c->silent_ms);
+    uint64_t waited_ms = shed_now_ms() - c->silent_ms;
+
+    /* Connector/C reports the error that ends a result only in the
+     * connection. */
+    if (stmt != NULL && mysql_stmt_errno(stmt) != 0)
+        shed_mysql_failure_set(failure, c->config, mysql_stmt_errno(stmt),
+                               mysql_stmt_sqlstate(stmt),
+                               mysql_stmt_error(stmt), waited_ms);
+    else
+        shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
+                               mysql_sqlstate(c->mysql), mysql_error(c->mysql),
+                               waited_ms);
 }
 
 void shed_mysql_connection_begin(struct shed_mysql_connection *c)
@@ -195,7 +207,7 @@ static bool run(struct shed_mysql_connection *c, const char *sql,
     shed_mysql_connection_begin(c);
     if (mysql_query(c->mysql, sql) == 0)
         return true;
-    shed_mysql_connection_explain(c, failure);
+    shed_mysql_connection_explain(c, NULL, failure);
     return false;
 }
 
@@ -217,7 +229,7 @@ static bool ask_place(struct shed_mysql_connection *c,
             failure)) {
         result = mysql_store_result(c->mysql);
         if (result == NULL)
-            shed_mysql_connection_explain(c, failure);
+            shed_mysql_connection_explain(c, NULL, failure);
     }
     if (result == NULL && is_from_server(failure->number)) {
         *failure = (struct shed_mysql_failure){0};
@@ -273,7 +285,7 @@ bool shed_mysql_connection_connect(struct shed_mysql_connection *c,
     if (mysql_real_connect(c->mysql, uri->host, uri->user, uri->password,
                            uri->database, uri->port, uri->socket,
                            flags) == NULL) {
-        shed_mysql_connection_explain(c, failure);
+        shed_mysql_connection_explain(c, NULL, failure);
         return false;
     }
     /* programs that this one starts must not inherit the socket */

@@ -30,8 +30,7 @@
  */
 #include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include <snowshed/mysql.h>
@@ -41,25 +40,20 @@
 #include "mysql/connection.h"
 #include "mysql/sigpipe.h"
 
-/* A value is written again for each place: VALUES(number) is deprecated in
- * MySQL, and its successor, an alias for the new row, is unknown to MariaDB
- * ("INSERT ... ON DUPLICATE KEY UPDATE Statement"). Assignments are executed
- * from left to right; owner's comes first, because it compares the number
- * before that is changed. Bytes are hexadecimal digits, which are not converted
- * from the connection's character set. */
+/* A value is bound again for each place: VALUES(number) is deprecated in MySQL,
+ * and its successor, an alias for the new row, is unknown to MariaDB ("INSERT
+ * ... ON DUPLICATE KEY UPDATE Statement"). Assignments are executed from left
+ * to right; owner's comes first, because it compares the number before that is
+ * changed. */
 #define RECORD                                                                 \
-    "INSERT INTO snowshed_fence (resource, number, owner) "                    \
-    "VALUES (0x%s, %" PRIu64 ", 0x%s) ON DUPLICATE KEY UPDATE "                \
-    "owner = IF(%" PRIu64 " > number, 0x%s, owner), "                          \
-    "number = IF(%" PRIu64 " > number, %" PRIu64 ", number)"
+    "INSERT INTO snowshed_fence (resource, number, owner) VALUES (?, ?, ?) "   \
+    "ON DUPLICATE KEY UPDATE owner = IF(? > number, ?, owner), "               \
+    "number = IF(? > number, ?, number)"
 
 #define READ                                                                   \
-    "SELECT number, owner FROM snowshed_fence WHERE resource = 0x%s FOR "      \
-    "UPDATE"
+    "SELECT number, owner FROM snowshed_fence WHERE resource = ? FOR UPDATE"
 
 enum { RESOURCE_MAX_BYTES = 255, OWNER_BYTES = 16 }; /* of the columns */
-
-enum { DECIMAL = 10, SQL_BYTES = 1024 };
 
 _Static_assert(sizeof(((struct shed_fence *)NULL)->owner) == OWNER_BYTES,
                "sql/fence.sql has room for an owner");
@@ -79,7 +73,7 @@ struct call {
 
 /* Report why the server or the library failed, with the remedy if there is one.
  */
-static enum shed_code explain(const struct call *call)
+static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
     /* The timeouts of the caller's connection are unknown here, so no failure
      * is taken for a timeout. */
@@ -89,7 +83,7 @@ static enum shed_code explain(const struct call *call)
                                             .mysql = call->mysql};
     struct shed_mysql_failure failure;
 
-    shed_mysql_connection_explain(&c, &failure);
+    shed_mysql_connection_explain(&c, stmt, &failure);
     if (failure.cause == SHED_MYSQL_CONFLICT)
         return shed_fail(call->err, SHED_ETIMEDOUT,
                          "fencing guard: roll back and repeat the whole "
@@ -136,6 +130,7 @@ static enum shed_code check_connection(const struct call *call)
 {
     const MYSQL *mysql = call->mysql;
 
+    /* closing our statement would discard it */
     if (mysql->status != MYSQL_STATUS_READY || mysql_more_results(call->mysql))
         return shed_fail(call->err, SHED_EINVAL,
                          "fencing guard: the connection has an unread result: "
@@ -156,19 +151,54 @@ static enum shed_code check_connection(const struct call *call)
 
 /* -------------------------------------------------------------- statements */
 
-/* Read the one row of READ. */
-static enum shed_code take_row(const struct call *call, MYSQL_RES *result,
-                               struct shed_fence *seen)
+/* As bytes, which are not converted from the connection's character set. */
+static void bind_bytes(MYSQL_BIND *bind, const void *data, size_t size)
 {
-    MYSQL_ROW row = mysql_fetch_row(result);
+    shed_mysql_bind_bytes(bind, MYSQL_TYPE_BLOB, data, size);
+}
 
-    if (row == NULL || row[COLUMN_NUMBER] == NULL ||
-        row[COLUMN_OWNER] == NULL ||
-        mysql_fetch_lengths(result)[COLUMN_OWNER] != sizeof(seen->owner))
+/* Read the one row of an executed READ, and the end of it. */
+static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
+                            struct shed_fence *seen)
+{
+    unsigned long owner_size = 0;
+    MYSQL_BIND binds[COLUMNS];
+    int status;
+
+    shed_mysql_bind_number(&binds[COLUMN_NUMBER], &seen->number, true);
+    bind_bytes(&binds[COLUMN_OWNER], seen->owner, sizeof(seen->owner));
+    binds[COLUMN_OWNER].length = &owner_size;
+    if (mysql_stmt_bind_result(stmt, binds) != 0)
+        return explain(call, stmt);
+    status = mysql_stmt_fetch(stmt);
+    if (status == 1)
+        return explain(call, stmt);
+    if (status != 0 || owner_size != sizeof(seen->owner))
         return refuse_table(call);
-    seen->number = strtoull(row[COLUMN_NUMBER], NULL, DECIMAL);
-    memcpy(seen->owner, row[COLUMN_OWNER], sizeof(seen->owner));
-    return SHED_OK;
+    if (mysql_stmt_fetch(stmt) == MYSQL_NO_DATA &&
+        mysql_stmt_errno(stmt) == 0 && mysql_errno(call->mysql) == 0)
+        return SHED_OK;
+    return explain(call, stmt);
+}
+
+/* Run a statement on the caller's connection, and close it, because until then
+ * nothing else can run there. seen gets what READ reads; NULL: no result. */
+static enum shed_code run(const struct call *call, const char *sql,
+                          MYSQL_BIND *binds, struct shed_fence *seen)
+{
+    MYSQL_STMT *stmt = mysql_stmt_init(call->mysql);
+    enum shed_code code = SHED_OK;
+
+    if (stmt == NULL)
+        return shed_fail_nomem(call->err, "the fencing guard's statement");
+    if (mysql_stmt_prepare(stmt, sql, (unsigned long)strlen(sql)) != 0 ||
+        mysql_stmt_bind_param(stmt, binds) != 0 ||
+        mysql_stmt_execute(stmt) != 0)
+        code = explain(call, stmt);
+    else if (seen != NULL)
+        code = fetch(call, stmt, seen);
+    (void)mysql_stmt_close(stmt);
+    return code;
 }
 
 /* Move the row of the resource forward to the token, if that is forward; and
@@ -176,25 +206,19 @@ static enum shed_code take_row(const struct call *call, MYSQL_RES *result,
 static enum shed_code record_and_read(const struct call *call,
                                       struct shed_fence *seen)
 {
-    char resource[2 * RESOURCE_MAX_BYTES + 1], owner[2 * OWNER_BYTES + 1];
-    char record[SQL_BYTES], read[SQL_BYTES];
-    uint64_t number = call->fence->number;
-    MYSQL_RES *result = NULL;
+    const struct shed_fence *fence = call->fence;
+    MYSQL_BIND resource, number, owner;
     enum shed_code code;
 
-    (void)mysql_hex_string(resource, call->resource.data,
-                           (unsigned long)call->resource.size);
-    (void)mysql_hex_string(owner, (const char *)call->fence->owner,
-                           OWNER_BYTES);
-    (void)snprintf(record, sizeof(record), RECORD, resource, number, owner,
-                   number, owner, number, number);
-    (void)snprintf(read, sizeof(read), READ, resource);
-    if (mysql_query(call->mysql, record) == 0 &&
-        mysql_query(call->mysql, read) == 0)
-        result = mysql_store_result(call->mysql);
-    code = result != NULL ? take_row(call, result, seen) : explain(call);
-    mysql_free_result(result);
-    return code;
+    bind_bytes(&resource, call->resource.data, call->resource.size);
+    shed_mysql_bind_number(&number, &fence->number, true);
+    bind_bytes(&owner, fence->owner, sizeof(fence->owner));
+    code = run(call, RECORD,
+               (MYSQL_BIND[]){resource, number, owner, /* VALUES */
+                              number, owner,           /* owner = */
+                              number, number},         /* again */
+               NULL);
+    return code == SHED_OK ? run(call, READ, &resource, seen) : code;
 }
 
 /* ------------------------------------------------------------------ guard */

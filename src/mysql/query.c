@@ -1,17 +1,22 @@
 /*
  * The query's "(?)" is found by its text alone. Its one invariant: the server
  * finds the same. Where the two differ, because it is in quotes or in a
- * comment, or because the query has another '?', the prepared query's
- * number of parameters shows it (session.c).
+ * comment, or because the query has another '?', the statement's number of
+ * parameters shows it (statement.c).
  */
 #include "mysql/query.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 
 #define BLANKS " \t\r\n\f\v"
+
+enum { DECIMAL = 10 };
+
+/* ------------------------------------------------------------ placeholder */
 
 /* Returns the size of the placeholder at "at"; 0 if there is none. */
 static size_t size_of_mark(const char *at)
@@ -68,4 +73,64 @@ void shed_mysql_query_fini(struct shed_mysql_query *query)
 {
     free(query->text);
     *query = (struct shed_mysql_query){0};
+}
+
+/* -------------------------------------------------------------- expansion */
+
+char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room)
+{
+    const char *tail = query->text + query->head_size + query->mark_size;
+    size_t list_size = 2 * room + 1; /* "(" and a "?," each, the last a "?)" */
+    size_t tail_size = strlen(tail);
+    char *out = malloc(query->head_size + list_size + tail_size + 1);
+    char *at;
+
+    assert(room > 0);
+    if (out == NULL)
+        return NULL;
+    memcpy(out, query->text, query->head_size);
+    at = out + query->head_size;
+    *at++ = '(';
+    for (size_t i = 0; i < room; i++) {
+        *at++ = '?';
+        *at++ = ',';
+    }
+    at[-1] = ')';
+    memcpy(at, tail, tail_size + 1);
+    return out;
+}
+
+/* --------------------------------------------------------------- integers */
+
+/* Read the digits of a number without a sign or leading zeros. */
+static bool parse_digits(const char *digits, size_t size, uint64_t *out)
+{
+    uint64_t value = 0;
+
+    if (size == 0 || (digits[0] == '0' && size > 1))
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        uint64_t digit = (uint64_t)(unsigned char)digits[i] - '0';
+        if (digit >= DECIMAL || value > (UINT64_MAX - digit) / DECIMAL)
+            return false;
+        value = value * DECIMAL + digit;
+    }
+    *out = value;
+    return true;
+}
+
+bool shed_mysql_integer_parse(const void *key, size_t size,
+                              struct shed_mysql_integer *out)
+{
+    const char *text = key;
+    bool is_negative = size > 0 && text[0] == '-';
+    uint64_t value;
+
+    if (!parse_digits(text + is_negative, size - is_negative, &value))
+        return false;
+    if (is_negative && (value == 0 || value > (uint64_t)INT64_MAX + 1))
+        return false;
+    out->bits = is_negative ? ~value + 1 : value;
+    out->is_unsigned = !is_negative;
+    return true;
 }

@@ -1,8 +1,10 @@
-/* The text of a query, and its "(?)". Pure. */
+/* The text of a query, its "(?)", and integer keys. Pure. */
 #ifndef SHED_MYSQL_QUERY_H
 #define SHED_MYSQL_QUERY_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <snowshed/snowshed.h>
 
@@ -21,5 +23,22 @@ shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
 
 /* Free it; it may be all zero. */
 void shed_mysql_query_fini(struct shed_mysql_query *query);
+
+/* Write the query with room placeholders. Returns the text, to be freed; NULL
+ * when out of memory. */
+char *shed_mysql_query_expand(const struct shed_mysql_query *query,
+                              size_t room);
+
+/* An integer of 64 bits, signed or not. */
+struct shed_mysql_integer {
+    uint64_t bits; /* two's complement if it is negative */
+    bool is_unsigned;
+};
+
+/* Parse a decimal integer that is written as the server writes it: "42", "-7";
+ * not "042", "+1", "-0", " 1". So a number has only one key, and only one
+ * entry. Returns false if the key is not such an integer. */
+bool shed_mysql_integer_parse(const void *key, size_t size,
+                              struct shed_mysql_integer *out);
 
 #endif

@@ -13,7 +13,7 @@
  *
  * An error is never taken for an absent row. Rows are counted as they come, but
  * keys without a row are answered only when the result was read to its end
- * without an error (session.c). Otherwise the failure answers every key of
+ * without an error (statement.c). Otherwise the failure answers every key of
  * the part, even those that had a row.
  *
  * A failure costs the connection, because a late reply would answer the next
@@ -48,7 +48,7 @@
 #include "mysql/config.h"
 #include "mysql/connection.h"
 #include "mysql/query.h"
-#include "mysql/session.h"
+#include "mysql/statement.h"
 
 /* The first and the longest pause after a failure to connect. */
 enum { PAUSE_MIN_MS = 50, PAUSE_MAX_MS = 5000 };

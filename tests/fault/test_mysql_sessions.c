@@ -154,12 +154,15 @@ TEST(a_session_that_began_read_only_is_left_for_a_new_one)
  * their numbers. */
 static const unsigned passing[] = {
     1053, /* shutting down */
+    1243, /* the prepared statement is unknown, as behind a proxy */
+    1615, /* it has to be prepared again, and cannot be */
     1836, /* read-only, and nothing but a restart changes that */
     1927, /* killed, MariaDB */
     4031, /* idle too long, MySQL */
 };
 
-TEST_EACH(an_error_of_the_session_wants_a_new_connection, 0, COUNT_OF(passing))
+TEST_EACH(an_error_of_the_session_or_its_statement_wants_a_new_connection, 0,
+          COUNT_OF(passing))
 {
     struct shed_source *source;
     char deed[TEXT_BYTES];
@@ -209,12 +212,40 @@ TEST(a_query_that_locks_its_row_waits_for_it_once)
     run_sql(&site, "UPDATE word SET v = 'new' WHERE k = 'a'");
     expect_unloaded(source, "a", "(1205)");
     run_sql(&site, "COMMIT");
-    ck_assert_uint_eq(ask_status(&site, "Com_stmt_prepare"), 1);
+    ck_assert_uint_eq(ask_status(&site, "Com_stmt_execute"), 1);
     expect_loaded(source, "a", "new");
     shed_source_close(source);
 }
 
-/* -------------------------------------------------------- rows and reasons */
+/* --------------------------------------------- statements, rows and reasons */
+
+/* Load count keys as one batch; none of them has a row. */
+static void load_nothing(struct shed_source *source, size_t count)
+{
+    enum { MOST = 64 };
+    static char names[MOST][8];
+    static struct ask asks[MOST];
+    const char *keys[MOST];
+
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof(names[i]), "n%u", (unsigned)i);
+        keys[i] = names[i];
+    }
+    load_keys(source, asks, keys, count);
+    for (size_t i = 0; i < count; i++)
+        assert_kind(&asks[i], SHED_KIND_ABSENT);
+}
+
+TEST(the_server_keeps_one_statement_for_each_power_of_two)
+{
+    enum { MOST = 64, POWERS = 7 };
+    struct shed_source *source = OPEN_SHOP(WORD, .max_loads = 1);
+
+    for (size_t count = 1; count <= MOST; count++)
+        load_nothing(source, count);
+    ck_assert_uint_eq(ask_status(&site, "Prepared_stmt_count"), POWERS);
+    shed_source_close(source);
+}
 
 struct reader {
     pthread_t thread;

@@ -144,7 +144,7 @@ TEST(the_right_authority_is_believed_and_no_other)
              is_mariadb(&site) ? CIPHER_OF("information_schema")
                                : CIPHER_OF("performance_schema"),
              "cipher", "ca.pem", NULL);
-    ck_assert_msg(ask.loaded.value != NULL, "%s", ask.loaded.error.reason);
+    ck_assert_ptr_nonnull(ask.loaded.value);
     ck_assert_uint_gt(ask.loaded.value->size, 0);
     assert_kind(&ask, SHED_KIND_ROW);
     expect_load("other.pem", NULL, "certificate");

@@ -131,7 +131,7 @@ TEST(a_program_that_is_started_does_not_inherit_it)
 
 TEST(it_does_not_reconnect_by_itself)
 {
-    bool on = true;
+    shed_mysql_flag on = 1;
 
     ck_assert_int_eq(mysql_options(mysql, MYSQL_OPT_RECONNECT, &on), 0);
     ck_assert(shed_mysql_reconnects(mysql));

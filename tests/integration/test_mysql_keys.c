@@ -132,7 +132,6 @@ static const struct {
     {"INT", "42", true},
     {"BIGINT UNSIGNED", "42", true},
     {"DECIMAL(20,0)", "42", true},
-    {"DECIMAL(30,0)", "123456789012345678901234567890", true},
     {"VARCHAR(9)", "42", true},
     {"CHAR(9)", "42", true},
     {"VARBINARY(9)", "42", true},
@@ -279,7 +278,8 @@ static void make_latin1(unsigned rows)
 static unsigned long load_counted(const char *there, struct ask *asks,
                                   size_t count)
 {
-    struct shed_source *source = open_by(number_query(session_queries(&site)));
+    struct shed_source *source =
+        open_by(number_query(session_count(&site, "Execute")));
     unsigned long before = load_number(source, there), id, queries;
 
     id = only_connection(&site);

@@ -242,16 +242,21 @@ const char *session_sum(const struct site *site, const char *name)
     return session_sql;
 }
 
-const char *session_queries(const struct site *site)
+const char *session_count(const struct site *site, const char *command)
 {
+    char name[64];
+
+    snprintf(name, sizeof(name), "Com_stmt_%s", command);
     if (is_mariadb(site))
-        return session_sum(site, "Com_select");
+        return session_sum(site, name);
     /* MySQL's performance_schema has no variables that count commands */
     snprintf(
         session_sql, sizeof(session_sql),
         "(SELECT SUM(count_star) FROM performance_schema."
         "events_statements_summary_by_thread_by_event_name WHERE thread_id "
-        "= PS_CURRENT_THREAD_ID() AND event_name = 'statement/sql/select')");
+        "= PS_CURRENT_THREAD_ID() AND event_name LIKE "
+        "'statement/com/%s%%')",
+        command);
     return session_sql;
 }
 

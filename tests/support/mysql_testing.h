@@ -62,7 +62,7 @@ void run_sql(struct site *site, const char *format, ...)
 unsigned long ask_sql(struct site *site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Returns a counter of the server, such as Com_stmt_prepare. */
+/* Returns a counter of the server, such as Com_stmt_execute. */
 unsigned long ask_status(struct site *site, const char *name);
 
 /* Make a user that has no privileges, or take them from him. */
@@ -81,8 +81,9 @@ bool is_mariadb(const struct site *site);
  * function. */
 const char *session_sum(const struct site *site, const char *name);
 
-/* The same for the number of queries that the session has run. */
-const char *session_queries(const struct site *site);
+/* The same for the number of times that the session has done this with a
+ * prepared statement: "Prepare", "Execute", "Close". */
+const char *session_count(const struct site *site, const char *command);
 
 /* Returns the number of connections to the database, besides the
  * administrator's. */

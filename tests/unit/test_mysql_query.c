@@ -1,5 +1,5 @@
-/* The MySQL source without a server: queries and their "(?)", URIs, and what
- * shed_mysql_source_open refuses. */
+/* The MySQL source without a server: queries and their "(?)", integer keys,
+ * URIs, and what shed_mysql_source_open refuses. */
 #include <snowshed/mysql.h>
 
 #include <string.h>
@@ -12,32 +12,36 @@
 
 /* ------------------------------------------------------------------ queries */
 
-/* Find the placeholder of a text. */
-static enum shed_code parse(const char *text, size_t *head_size,
-                            size_t *mark_size, struct shed_error *err)
+/* Expand text for a batch of up to room keys. Returns "" if it is refused, with
+ * the reason in err. */
+static const char *expand(const char *text, size_t room, struct shed_error *err)
 {
+    static char out[512];
     struct shed_mysql_query query;
-    enum shed_code code = shed_mysql_query_parse(text, &query, err);
+    char *expanded;
 
-    *head_size = query.head_size;
-    *mark_size = query.mark_size;
-    if (code == SHED_OK)
-        ck_assert_str_eq(query.text, text);
+    if (shed_mysql_query_parse(text, &query, err) != SHED_OK)
+        return "";
+    expanded = shed_mysql_query_expand(&query, room);
+    ck_assert_ptr_nonnull(expanded);
+    ck_assert_uint_lt(strlen(expanded), sizeof(out));
+    strcpy(out, expanded);
+    free(expanded);
     shed_mysql_query_fini(&query);
-    return code;
+    return out;
 }
 
-TEST(a_placeholder_is_found_with_its_blanks)
+TEST(placeholder_becomes_as_many_as_are_wanted)
 {
-    size_t head_size, mark_size;
+    const char *text = "SELECT k, v FROM t WHERE k IN (?) LIMIT 9";
 
-    EXPECT_OK(parse("SELECT k, v FROM t WHERE k IN (?) LIMIT 9", &head_size,
-                    &mark_size, NULL));
-    ck_assert_uint_eq(head_size, strlen("SELECT k, v FROM t WHERE k IN "));
-    ck_assert_uint_eq(mark_size, 3);
-    EXPECT_OK(parse("IN ( ?\n)", &head_size, &mark_size, NULL));
-    ck_assert_uint_eq(head_size, 3);
-    ck_assert_uint_eq(mark_size, 5);
+    ck_assert_str_eq(expand(text, 1, NULL), text);
+    ck_assert_str_eq(expand(text, 4, NULL),
+                     "SELECT k, v FROM t WHERE k IN (?,?,?,?) LIMIT 9");
+    ck_assert_str_eq(expand("(?)", 2, NULL), "(?,?)");
+    ck_assert_str_eq(
+        expand("SELECT k, v FROM t WHERE k IN ( ?\n) LIMIT 9", 2, NULL),
+        "SELECT k, v FROM t WHERE k IN (?,?) LIMIT 9");
 }
 
 static const struct {
@@ -59,12 +63,79 @@ TEST_EACH(queries_without_one_clear_placeholder_are_refused, 0,
 {
     const char *text = bad_queries[_i].text;
     struct shed_error err = {0};
-    size_t head_size, mark_size;
 
-    EXPECT_CODE(parse(text, &head_size, &mark_size, &err), SHED_EINVAL);
+    ck_assert_str_eq(expand(text, 1, &err), "");
     ck_assert_int_eq(err.code, SHED_EINVAL);
     ck_assert_msg(strstr(err.reason, bad_queries[_i].names) != NULL, "%s: %s",
                   text, err.reason);
+}
+
+/* ----------------------------------------------------------------- integers */
+
+static const struct {
+    const char *text;
+    uint64_t bits;
+    bool is_unsigned;
+} integers[] = {
+    {"0", 0, true},
+    {"42", 42, true},
+    {"-7", (uint64_t)-7, false},
+    {"9223372036854775807", INT64_MAX, true},
+    {"-9223372036854775808", (uint64_t)INT64_MIN, false},
+    {"18446744073709551615", UINT64_MAX, true},
+};
+
+TEST_EACH(integers_are_read_in_both_signs, 0, COUNT_OF(integers))
+{
+    struct shed_mysql_integer value = {0};
+    const char *text = integers[_i].text;
+
+    ck_assert(shed_mysql_integer_parse(text, strlen(text), &value));
+    ck_assert_uint_eq(value.bits, integers[_i].bits);
+    ck_assert_int_eq(value.is_unsigned, integers[_i].is_unsigned);
+}
+
+static const char *const no_integers[] = {
+    "",
+    "-",
+    "+1",
+    "042",
+    "00",
+    "-0",
+    "-07",
+    " 1",
+    "1 ",
+    "0x1",
+    "1e3",
+    "1.0",
+    "abc",
+    "--1",
+    "1-",
+    "12a",
+    "\xd9\xa1",
+    "18446744073709551616",
+    "-9223372036854775809",
+    "99999999999999999999",
+    "184467440737095516150",
+};
+
+TEST_EACH(what_a_server_would_not_write_is_no_integer, 0, COUNT_OF(no_integers))
+{
+    struct shed_mysql_integer value;
+    const char *text = no_integers[_i];
+
+    ck_assert_msg(!shed_mysql_integer_parse(text, strlen(text), &value), "%s",
+                  text);
+}
+
+TEST(zero_byte_ends_no_integer)
+{
+    struct shed_mysql_integer value;
+
+    ck_assert(!shed_mysql_integer_parse("4\0002", 3, &value));
+    ck_assert(!shed_mysql_integer_parse("42", 3, &value));
+    ck_assert(shed_mysql_integer_parse("42", 1, &value));
+    ck_assert_uint_eq(value.bits, 4);
 }
 
 /* ------------------------------------------------------------------- errors */

@@ -23,40 +23,6 @@ const char *shed_version(void)
     return VERSION(SHED_VERSION_MAJOR, SHED_VERSION_MINOR, SHED_VERSION_PATCH);
 }
 
-const char *shed_code_name(enum shed_code code)
-{
-    /* Without a default, so that the compiler names a forgotten code. */
-    switch (code) {
-    case SHED_OK:
-        return "SHED_OK";
-    case SHED_EINVAL:
-        return "SHED_EINVAL";
-    case SHED_ENOMEM:
-        return "SHED_ENOMEM";
-    case SHED_ETIMEDOUT:
-        return "SHED_ETIMEDOUT";
-    case SHED_EBUSY:
-        return "SHED_EBUSY";
-    case SHED_EREDIS:
-        return "SHED_EREDIS";
-    case SHED_ESOURCE:
-        return "SHED_ESOURCE";
-    case SHED_ETOOBIG:
-        return "SHED_ETOOBIG";
-    case SHED_EDENIED:
-        return "SHED_EDENIED";
-    case SHED_ECLOSED:
-        return "SHED_ECLOSED";
-    case SHED_EFORKED:
-        return "SHED_EFORKED";
-    case SHED_ELOST:
-        return "SHED_ELOST";
-    case SHED_EMISS:
-        return "SHED_EMISS";
-    }
-    return "unknown shed_code";
-}
-
 /* Replace control characters, also those of two bytes (U+0080 to U+009F): a
  * reason is one line for people and logs, but servers, sources and, by failure
  * markers, other processes write parts of it. */

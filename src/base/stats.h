@@ -9,26 +9,25 @@
 
 struct shed_histogram_atomic {
     _Atomic uint64_t bucket[SHED_BUCKETS];
+    _Atomic uint64_t zero; /* a read sets the count to the sum of the buckets */
     _Atomic uint64_t sum;
 };
 
+/* As struct shed_stats. */
 struct shed_counters {
+    struct shed_histogram_atomic hit_us, miss_us, load_us, batch_keys;
 #define SHED_FIELD(field, help) _Atomic uint64_t field;
     SHED_COUNTERS(SHED_FIELD)
 #undef SHED_FIELD
-    struct shed_histogram_atomic hit_us;
-    struct shed_histogram_atomic miss_us;
-    struct shed_histogram_atomic load_us;
-    struct shed_histogram_atomic batch_keys;
     struct shed_histogram_atomic fleet_wait_us; /* only in the text */
 };
 
+/* As struct shed_lock_stats. */
 struct shed_lock_counters {
+    struct shed_histogram_atomic wait_us, hold_us;
 #define SHED_FIELD(field, help) _Atomic uint64_t field;
     SHED_LOCK_COUNTERS(SHED_FIELD)
 #undef SHED_FIELD
-    struct shed_histogram_atomic wait_us;
-    struct shed_histogram_atomic hold_us;
 };
 
 static inline void shed_count(_Atomic uint64_t *counter, uint64_t n)
@@ -40,9 +39,6 @@ uint64_t shed_count_read(const _Atomic uint64_t *counter);
 
 void shed_histogram_add(struct shed_histogram_atomic *h, uint64_t value);
 
-void shed_histogram_read(const struct shed_histogram_atomic *h,
-                         struct shed_histogram *out);
-
 /* Count the failure of a key; SHED_OK and SHED_EMISS are none. */
 void shed_count_code(struct shed_counters *counters, enum shed_code code);
 
@@ -53,12 +49,10 @@ SHED_MUST_CHECK enum shed_code
 shed_stats_check(const char *call, const void *thing, const void *out,
                  size_t size, size_t known, struct shed_error *err);
 
-/* Copy the counters, each atomically, but not all at the same instant. */
-void shed_counters_read(const struct shed_counters *counters,
-                        struct shed_stats *out);
-
-/* The same for a lock's counters. */
-void shed_lock_counters_read(const struct shed_lock_counters *counters,
-                             struct shed_lock_stats *out);
+/* Copy a struct of counters, which begins with so many histograms, to the
+ * public one of size bytes: each atomically, but not all at the same instant.
+ */
+void shed_counters_read(const void *counters, size_t histograms, void *out,
+                        size_t size);
 
 #endif

@@ -20,7 +20,7 @@ enum shed_code shed_stats_read(const struct shed_cache *cache,
         return code;
     if (cache->near != NULL)
         shed_near_count(cache->near);
-    shed_counters_read(&cache->counters, &all);
+    shed_counters_read(&cache->counters, 4, &all, sizeof(all));
     memcpy(out, &all, size);
     return SHED_OK;
 }
@@ -35,7 +35,7 @@ enum shed_code shed_lock_stats_read(const struct shed_lock *l,
 
     if (code != SHED_OK)
         return code;
-    shed_lock_counters_read(&l->counters, &all);
+    shed_counters_read(&l->counters, 2, &all, sizeof(all));
     memcpy(out, &all, size);
     return SHED_OK;
 }

@@ -148,13 +148,12 @@ static void append_number(struct text *text, const struct metric *m,
 }
 
 static void append_histogram(struct text *text, const struct metric *m,
-                             const struct shed_subject *s,
-                             const struct shed_histogram_atomic *counted)
+                             const struct shed_subject *s, const void *counted)
 {
     struct shed_histogram h;
     uint64_t below = 0;
 
-    shed_histogram_read(counted, &h);
+    shed_counters_read(counted, 1, &h, sizeof(h));
     for (size_t i = 0; i < SHED_BUCKETS; i++) {
         below += h.bucket[i];
         append_part(text, m, "_bucket", s);

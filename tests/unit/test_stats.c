@@ -94,7 +94,7 @@ TEST_EACH(a_bucket_holds_what_is_at_most_its_power_of_two, 0, COUNT_OF(borders))
     struct shed_stats stats;
 
     shed_histogram_add(&counters.load_us, borders[_i].value);
-    shed_counters_read(&counters, &stats);
+    shed_counters_read(&counters, 4, &stats, sizeof(stats));
     for (size_t i = 0; i < SHED_BUCKETS; i++)
         ck_assert_uint_eq(stats.load_us.bucket[i], i == borders[_i].bucket);
     ck_assert_uint_eq(stats.load_us.count, 1);
@@ -109,7 +109,7 @@ TEST(each_histogram_is_read_from_its_own)
     shed_histogram_add(&counters.miss_us, 20);
     shed_histogram_add(&counters.load_us, 300);
     shed_histogram_add(&counters.batch_keys, 4000);
-    shed_counters_read(&counters, &stats);
+    shed_counters_read(&counters, 4, &stats, sizeof(stats));
     ck_assert_uint_eq(stats.hit_us.sum, 1);
     ck_assert_uint_eq(stats.miss_us.sum, 20);
     ck_assert_uint_eq(stats.load_us.sum, 300);
@@ -124,7 +124,7 @@ TEST(each_counter_is_read_from_its_own)
 #define COUNT(field, help) shed_count(&counters.field, ++n);
     SHED_COUNTERS(COUNT)
 #undef COUNT
-    shed_counters_read(&counters, &stats);
+    shed_counters_read(&counters, 4, &stats, sizeof(stats));
     n = 0;
 #define COMPARE(field, help) ck_assert_uint_eq(stats.field, ++n);
     SHED_COUNTERS(COMPARE)
@@ -143,7 +143,7 @@ TEST(each_failure_counts_as_its_kind)
 
     for (enum shed_code code = SHED_OK; code <= SHED_ELOST; code++) {
         shed_count_code(&counters, (enum shed_code)code);
-        shed_counters_read(&counters, &stats);
+        shed_counters_read(&counters, 4, &stats, sizeof(stats));
         ck_assert_uint_eq(sum_of_errors(&stats), (uint64_t)code);
     }
     ck_assert_uint_eq(stats.errors_timeout, 1);
@@ -152,7 +152,7 @@ TEST(each_failure_counts_as_its_kind)
     ck_assert_uint_eq(stats.errors_source, 1);
     ck_assert_uint_eq(stats.errors_other, SHED_ELOST - 4);
     shed_count_code(&counters, SHED_EMISS);
-    shed_counters_read(&counters, &stats);
+    shed_counters_read(&counters, 4, &stats, sizeof(stats));
     ck_assert_uint_eq(sum_of_errors(&stats), SHED_ELOST);
 }
 
@@ -283,7 +283,7 @@ TEST(locks_are_told_under_names_of_their_own)
 #undef COUNT
     shed_histogram_add(&lock_counters.wait_us, 20);
     shed_histogram_add(&lock_counters.hold_us, 300);
-    shed_lock_counters_read(&lock_counters, &stats);
+    shed_counters_read(&lock_counters, 2, &stats, sizeof(stats));
     n = 0;
 #define COMPARE(field, help) ck_assert_uint_eq(stats.field, ++n);
     SHED_LOCK_COUNTERS(COMPARE)
@@ -418,7 +418,7 @@ TEST(nothing_that_threads_count_is_lost)
         start_thread(&threads[i], count, NULL);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    shed_counters_read(&counters, &stats);
+    shed_counters_read(&counters, 4, &stats, sizeof(stats));
     ck_assert_uint_eq(stats.hits, THREADS * ROUNDS);
     ck_assert_uint_eq(stats.hit_us.count, THREADS * ROUNDS);
     ck_assert_uint_eq(stats.hit_us.sum,

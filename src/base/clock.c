@@ -6,13 +6,8 @@
 
 #include <time.h>
 
-/* Only CLOCK_BOOTTIME of Linux counts suspension; elsewhere the monotonic clock
- * has to do. */
-#ifdef CLOCK_BOOTTIME
+/* It counts suspension. */
 #define DEADLINE_CLOCK CLOCK_BOOTTIME
-#else
-#define DEADLINE_CLOCK CLOCK_MONOTONIC
-#endif
 
 enum {
     MS_PER_S = 1000,
@@ -48,19 +43,12 @@ uint64_t shed_awake_ms(void)
 
 /* The coarse clock is that of the last tick, of which there are 100 per second
  * or more. */
-#ifdef CLOCK_MONOTONIC_COARSE
 #define TICK_MS 10
 
 uint64_t shed_awake_by_ms(void)
 {
     return to_ms(read_clock(CLOCK_MONOTONIC_COARSE)) + TICK_MS + 1;
 }
-#else
-uint64_t shed_awake_by_ms(void)
-{
-    return shed_awake_ms();
-}
-#endif
 
 uint64_t shed_wall_ms(void)
 {

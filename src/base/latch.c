@@ -38,7 +38,7 @@ enum { MS_PER_S = 1000, NS_PER_MS = 1000000 };
 #define FUTEX_CALL SYS_futex
 #endif
 
-/* Sleep while *word is value, for at most left_ms; UINT64_MAX: until woken. */
+/* Sleep while *word is value, for at most left_ms. */
 static void sleep_at(_Atomic uint32_t *word, uint32_t value, uint64_t left_ms)
 {
     /* as the call has it, whatever the C library's timespec is */
@@ -48,8 +48,7 @@ static void sleep_at(_Atomic uint32_t *word, uint32_t value, uint64_t left_ms)
     } left = {(int64_t)(left_ms / MS_PER_S),
               (int64_t)(left_ms % MS_PER_S) * NS_PER_MS};
 
-    (void)syscall(FUTEX_CALL, word, FUTEX_WAIT_PRIVATE, value,
-                  left_ms != UINT64_MAX ? &left : NULL, NULL, 0);
+    (void)syscall(FUTEX_CALL, word, FUTEX_WAIT_PRIVATE, value, &left, NULL, 0);
 }
 
 static void wake_at(_Atomic uint32_t *word)
@@ -83,11 +82,8 @@ void shed_latch_count_down(struct shed_latch *latch, size_t count)
 /* How long a wait that ends at deadline_ms may sleep now. */
 static uint64_t sleep_ms(uint64_t deadline_ms)
 {
-    uint64_t left_ms;
+    uint64_t left_ms = shed_left_ms(deadline_ms, shed_now_ms());
 
-    if (deadline_ms == UINT64_MAX)
-        return UINT64_MAX;
-    left_ms = shed_left_ms(deadline_ms, shed_now_ms());
     return left_ms < LONGEST_SLEEP_MS ? left_ms : LONGEST_SLEEP_MS;
 }
 
@@ -136,14 +132,13 @@ int shed_cond_init(pthread_cond_t *cond)
 bool shed_cond_wait(pthread_cond_t *cond, struct shed_mutex *mu,
                     uint64_t deadline_ms)
 {
-    uint64_t left_ms = sleep_ms(deadline_ms), until_ms = shed_awake_ms();
-    struct timespec until;
+    uint64_t left_ms = sleep_ms(deadline_ms);
+    uint64_t until_ms = shed_awake_ms() + left_ms;
+    const struct timespec until = {(time_t)(until_ms / MS_PER_S),
+                                   (long)(until_ms % MS_PER_S) * NS_PER_MS};
 
     if (left_ms == 0)
         return false;
-    until_ms += left_ms < LONGEST_SLEEP_MS ? left_ms : LONGEST_SLEEP_MS;
-    until = (struct timespec){(time_t)(until_ms / MS_PER_S),
-                              (long)(until_ms % MS_PER_S) * NS_PER_MS};
     (void)pthread_cond_timedwait(cond, &mu->mutex, &until);
     return true;
 }

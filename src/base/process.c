@@ -18,7 +18,6 @@ static _Atomic(pid_t) *_Atomic page; /* NULL: there is none; 0 in it: just
 
 static void map_page(void)
 {
-#ifdef MADV_WIPEONFORK
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -29,7 +28,6 @@ static void map_page(void)
         atomic_store_explicit(&page, at, memory_order_release);
     else
         (void)munmap(at, size);
-#endif
 }
 
 pid_t shed_process_id(void)

@@ -9,7 +9,6 @@
 #include "base/breaker.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/backoff.h"
@@ -40,25 +39,17 @@ static void move_to(struct shed_breaker *b, enum shed_breaker_state state,
 }
 
 enum shed_code shed_breaker_check(const struct shed_breaker_options *o,
-                                  const char *of, struct shed_error *err)
+                                  struct shed_error *err)
 {
     const struct shed_range ranges[] = {
-        {o->failure_pct, 0, PERCENT, "failure_pct"},
-        {o->min_calls, 1, MIN_CALLS_MAX, "min_calls"},
-        {o->window_ms, WINDOW_MIN_MS, WINDOW_MAX_MS, "window_ms"},
-        {o->open_ms, 1, OPEN_MAX_MS, "open_ms"},
-        {o->slow_ms, 0, SLOW_MAX_MS, "slow_ms"},
+        {o->failure_pct, 0, PERCENT, "breaker.failure_pct"},
+        {o->min_calls, 1, MIN_CALLS_MAX, "breaker.min_calls"},
+        {o->window_ms, WINDOW_MIN_MS, WINDOW_MAX_MS, "breaker.window_ms"},
+        {o->open_ms, 1, OPEN_MAX_MS, "breaker.open_ms"},
+        {o->slow_ms, 0, SLOW_MAX_MS, "breaker.slow_ms"},
     };
-    enum shed_code code = SHED_OK;
 
-    for (size_t i = 0; code == SHED_OK && i < sizeof(ranges) / sizeof(*ranges);
-         i++) {
-        char what[40];
-        (void)snprintf(what, sizeof(what), "%s breaker.%s", of, ranges[i].what);
-        code = shed_check_range(ranges[i].value, ranges[i].lo, ranges[i].hi,
-                                what, err);
-    }
-    return code;
+    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 }
 
 void shed_breaker_init(struct shed_breaker *b,

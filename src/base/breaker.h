@@ -19,10 +19,9 @@
 
 #include <snowshed/snowshed.h>
 
-/* Check that options are in the ranges that snowshed.h states. of names their
- * owner in the reason, "client" say. */
+/* Check that options are in the ranges that snowshed.h states. */
 SHED_MUST_CHECK enum shed_code
-shed_breaker_check(const struct shed_breaker_options *options, const char *of,
+shed_breaker_check(const struct shed_breaker_options *options,
                    struct shed_error *err);
 
 /* The window slides by one of these. */

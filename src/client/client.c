@@ -37,8 +37,7 @@ static enum shed_code check_options(const struct shed_client_options *o,
     enum shed_code code =
         shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 
-    return code == SHED_OK ? shed_breaker_check(&o->breaker, "client", err)
-                           : code;
+    return code == SHED_OK ? shed_breaker_check(&o->breaker, err) : code;
 }
 
 /* Draw the id by which leases name this process. */

@@ -303,8 +303,7 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
 
     if (f == NULL)
         return NULL;
-    if (shed_random_token(&name, sizeof(name), NULL) != SHED_OK)
-        name = shed_random_jitter();
+    shed_random_unique(&name, sizeof(name));
     f->mu = mu;
     f->wake = wake;
     f->source = source;

@@ -537,7 +537,7 @@ static enum shed_code check_options(const struct shed_source_options *o,
         shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 
     if (code == SHED_OK)
-        code = shed_breaker_check(&o->breaker, "source", err);
+        code = shed_breaker_check(&o->breaker, err);
     if (code == SHED_OK && o->fleet_name != NULL)
         code =
             shed_key_check_cache_name(o->fleet_name, "source fleet_name", err);

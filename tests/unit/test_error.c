@@ -201,13 +201,6 @@ TEST(two_tokens_differ_and_are_filled_to_their_end)
     ck_assert(is_tail_set);
 }
 
-TEST(a_token_longer_than_the_kernel_gives_at_once_is_refused)
-{
-    unsigned char token[257] = {0};
-
-    EXPECT_CODE(shed_random_token(token, sizeof(token), NULL), SHED_EINVAL);
-}
-
 TEST(jitter_spreads_over_all_of_a_range)
 {
     unsigned hits[16] = {0};

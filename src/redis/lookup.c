@@ -1,6 +1,7 @@
 /*
  * A lookup of a host name, or of a primary. Its invariant: its thread touches
- * nothing but the lookup itself, unless the reactor still wants the answer.
+ * nothing but the lookup and its address, unless the reactor still wants the
+ * answer.
  *
  * A resolver that gets no answer holds its thread for many seconds, and cannot
  * be stopped. So the thread is detached, and frees the lookup if that was
@@ -16,13 +17,6 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/thread.h"
-#include "wire/sentinel.h"
-
-struct found {
-    struct addrinfo *list;     /* NULL: failure says why */
-    struct shed_place primary; /* as the sentinels call it */
-    struct shed_error failure;
-};
 
 struct shed_lookup {
     /* set at creation */
@@ -34,57 +28,32 @@ struct shed_lookup {
     shed_lookup_fn *fn; /* NULL: nobody wants the answer */
     void *arg;
     /* its thread's, and after the post the reactor's */
-    struct found found;
+    struct addrinfo *found; /* NULL: failure says why */
+    struct shed_error failure;
 
     struct shed_mutex mu;
     bool is_abandoned; /* under mu: the reactor may be gone */
 };
 
-static void find(const struct shed_address *a, struct found *out)
-{
-    const char *host = a->host, *port = a->port;
-    int failure;
-
-    if (a->sentinels != NULL) {
-        if (shed_sentinels_ask(a, &out->primary, &out->failure) != SHED_OK)
-            return;
-        host = out->primary.host;
-        port = out->primary.port;
-    }
-    failure = shed_address_find(host, port, 0, &out->list);
-    if (failure != 0)
-        (void)shed_fail(&out->failure, SHED_EREDIS, "%s",
-                        gai_strerror(failure));
-}
-
 static void destroy(struct shed_lookup *lookup)
 {
-    if (lookup->found.list != NULL)
-        freeaddrinfo(lookup->found.list);
+    if (lookup->found != NULL)
+        freeaddrinfo(lookup->found);
     shed_mutex_destroy(&lookup->mu);
     shed_address_unref(lookup->address);
     free(lookup);
-}
-
-static void note_primary(struct shed_address *a, const struct found *found)
-{
-    if (found->primary.host[0] != '\0')
-        shed_address_set_primary(a, found->primary.host);
 }
 
 static void on_resolved(struct shed_post *post)
 {
     struct shed_lookup *lookup =
         shed_container_of(post, struct shed_lookup, post);
-    const struct found *found = &lookup->found;
 
     shed_mutex_lock(&lookup->mu); /* its thread is done with it */
     shed_mutex_unlock(&lookup->mu);
-    if (lookup->fn != NULL) {
-        note_primary(lookup->address, found);
-        lookup->fn(lookup->arg, lookup->term, found->list,
-                   found->list != NULL ? NULL : found->failure.reason);
-    }
+    if (lookup->fn != NULL)
+        lookup->fn(lookup->arg, lookup->term, lookup->found,
+                   lookup->failure.reason);
     destroy(lookup);
 }
 
@@ -95,7 +64,7 @@ static void *resolve(void *arg)
     struct shed_lookup *lookup = arg;
     bool is_abandoned;
 
-    find(lookup->address, &lookup->found);
+    lookup->found = shed_address_find(lookup->address, &lookup->failure);
     shed_mutex_lock(&lookup->mu);
     is_abandoned = lookup->is_abandoned;
     if (!is_abandoned)
@@ -130,17 +99,6 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
     }
     destroy(lookup);
     return NULL;
-}
-
-void shed_lookup_wait(struct shed_address *address)
-{
-    struct found found = {.list = NULL};
-
-    find(address, &found);
-    note_primary(address, &found);
-    shed_address_set(address, 0, found.list, found.failure.reason);
-    if (found.list != NULL)
-        freeaddrinfo(found.list);
 }
 
 void shed_lookup_abandon(struct shed_lookup *lookup)

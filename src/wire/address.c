@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "wire/sentinel.h"
 #include "wire/tls.h"
 
 enum {
@@ -177,13 +178,6 @@ static const struct shed_uri_form path_form = {
     .parameters = {"db"},
     .parameter_rule = "only ?db=n may follow the path"};
 
-static const struct shed_uri_form cluster_form = {
-    .name = NAME,
-    .user_stops = "", /* any delimiter may be in a password */
-    .has_host = true,
-    .path = "database",
-    .parameter_rule = "there is no '?' in that of a cluster"};
-
 static const struct shed_uri_form sentinel_form = {
     .name = NAME,
     .user_stops = "/?", /* a parameter can have an '@' */
@@ -202,8 +196,8 @@ static const struct scheme {
 } schemes[] = {
     {"redis+sentinel://", &sentinel_form, false, take_sentinels},
     {"rediss+sentinel://", &sentinel_form, true, take_sentinels},
-    {"redis+cluster://", &cluster_form, false, take_seeds},
-    {"rediss+cluster://", &cluster_form, true, take_seeds},
+    {"redis+cluster://", &host_form, false, take_seeds},
+    {"rediss+cluster://", &host_form, true, take_seeds},
     {"redis://", &host_form, false, take_host},
     {"rediss://", &host_form, true, take_host},
     {"valkey://", &host_form, false, take_host},
@@ -212,8 +206,9 @@ static const struct scheme {
     {"unix:", &path_form, false, take_path},
 };
 
-int shed_address_find(const char *host, const char *port, int flags,
-                      struct addrinfo **out)
+/* Returns: as getaddrinfo; *out is NULL after a failure. */
+static int find_host(const char *host, const char *port, int flags,
+                     struct addrinfo **out)
 {
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
@@ -222,14 +217,38 @@ int shed_address_find(const char *host, const char *port, int flags,
     return getaddrinfo(host, port, &hints, out);
 }
 
+struct addrinfo *shed_address_find(struct shed_address *a,
+                                   struct shed_error *err)
+{
+    struct shed_place primary;
+    struct addrinfo *list = NULL;
+    int failure;
+
+    if (a->sentinels == NULL) {
+        failure = find_host(a->host, a->port, 0, &list);
+    } else {
+        if (shed_sentinels_ask(a, &primary, err) != SHED_OK)
+            return NULL;
+        failure = find_host(primary.host, primary.port, 0, &list);
+    }
+    if (failure != 0) {
+        (void)shed_fail(err, SHED_EREDIS, "%s", gai_strerror(failure));
+    } else if (a->sentinels != NULL) {
+        shed_mutex_lock(&a->mu);
+        memcpy(a->primary, primary.host, sizeof(a->primary));
+        shed_mutex_unlock(&a->mu);
+    }
+    return list;
+}
+
 /* A host name that does not resolve is treated like a server that is down: it
  * may resolve later. */
 void shed_address_resolve(struct shed_address *a)
 {
-    struct addrinfo *list;
-    int failure = shed_address_find(a->host, a->port, 0, &list);
+    struct shed_error why = {SHED_OK, ""};
+    struct addrinfo *list = shed_address_find(a, &why);
 
-    shed_address_set(a, 0, list, failure != 0 ? gai_strerror(failure) : NULL);
+    shed_address_set(a, 0, list, why.reason);
     if (list != NULL)
         freeaddrinfo(list);
 }
@@ -359,7 +378,7 @@ enum shed_code shed_address_create_at(const struct shed_address *base,
     a->password = a->is_node ? base->password : base->sentinel_password;
     a->is_tls = base->is_tls;
     /* a name is left for a lookup */
-    if (shed_address_find(a->host, a->port, AI_NUMERICHOST, &list) == 0) {
+    if (find_host(a->host, a->port, AI_NUMERICHOST, &list) == 0) {
         shed_address_set(a, 0, list, NULL);
         freeaddrinfo(list);
     }
@@ -413,13 +432,6 @@ enum shed_code shed_address_get(struct shed_address *a,
         code = shed_fail(err, SHED_EREDIS, "%s", a->why.reason);
     shed_mutex_unlock(&a->mu);
     return code;
-}
-
-void shed_address_set_primary(struct shed_address *a, const char *host)
-{
-    shed_mutex_lock(&a->mu);
-    (void)snprintf(a->primary, sizeof(a->primary), "%s", host);
-    shed_mutex_unlock(&a->mu);
 }
 
 bool shed_address_is_known(struct shed_address *a)

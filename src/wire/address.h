@@ -86,15 +86,16 @@ shed_address_create_at(const struct shed_address *base,
                        const struct shed_place *at, struct shed_address **out,
                        struct shed_error *err);
 
-/* Look up a host name with getaddrinfo, whose result it returns; *out is NULL
- * after a failure. Blocks while that takes. */
-int shed_address_find(const char *host, const char *port, int flags,
-                      struct addrinfo **out);
-
-/* Look up its host name. Blocks while that takes. */
-void shed_address_resolve(struct shed_address *address);
-
 /* The functions below may be called on any thread. */
+
+/* Look up its host name, or ask its sentinels where the primary is; how they
+ * call it is noted at once. Blocks while that takes. Returns: what
+ * shed_address_set takes, to be given to freeaddrinfo; NULL: err says why. */
+struct addrinfo *shed_address_find(struct shed_address *address,
+                                   struct shed_error *err);
+
+/* Find it, and set what was found. */
+void shed_address_resolve(struct shed_address *address);
 
 /* It is freed when the last of those who hold it has given it back. NULL is
  * allowed for unref. */
@@ -110,9 +111,6 @@ SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
                                                 socklen_t *size,
                                                 char host[SHED_HOST_BYTES],
                                                 struct shed_error *err);
-
-/* Record how the sentinels call the primary that shed_address_set will name. */
-void shed_address_set_primary(struct shed_address *address, const char *host);
 
 /* Whether the host name has been resolved. */
 bool shed_address_is_known(struct shed_address *address);

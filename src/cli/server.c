@@ -142,20 +142,6 @@ static bool fail(struct cli_server *s, struct shed_error *err)
     return false;
 }
 
-/* Wait for the connection until end_ms. Returns: false: nothing happened. */
-static bool step(struct shed_conn *c, uint64_t end_ms)
-{
-    uint64_t due_ms = shed_conn_due_ms(c);
-    int events = shed_wire_wait(&c->wire, shed_conn_want(c),
-                                due_ms < end_ms ? due_ms : end_ms);
-
-    if (events != 0)
-        shed_conn_ready(c, events, shed_now_ms());
-    else if (due_ms <= end_ms)
-        shed_conn_tick(c, due_ms);
-    return events != 0 || due_ms <= end_ms;
-}
-
 bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
                      struct shed_reply **push, struct shed_error *err)
 {
@@ -176,7 +162,7 @@ bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
         }
         if (s->conn.state == SHED_CONN_FAILED)
             return fail(s, err);
-    } while (step(&s->conn, end_ms));
+    } while (shed_conn_step(&s->conn, end_ms));
     return true;
 }
 
@@ -203,7 +189,7 @@ static bool connect_once(struct cli_server *s, struct shed_error *err)
 
     shed_conn_start(c, 0, shed_now_ms());
     while (c->state == SHED_CONN_CONNECTING || c->state == SHED_CONN_SETTING_UP)
-        (void)step(c, UINT64_MAX);
+        (void)shed_conn_step(c, UINT64_MAX);
     return c->state == SHED_CONN_OPEN || fail(s, err);
 }
 

@@ -12,14 +12,9 @@
 static void drive(struct shed_conn *c, unsigned term, uint64_t until_ms)
 {
     shed_conn_start(c, term, shed_now_ms());
-    while (c->state == SHED_CONN_CONNECTING ||
-           c->state == SHED_CONN_SETTING_UP) {
-        int events = shed_wire_wait(&c->wire, shed_conn_want(c), until_ms);
-        if (events != 0)
-            shed_conn_ready(c, events, shed_now_ms());
-        else
+    while (c->state == SHED_CONN_CONNECTING || c->state == SHED_CONN_SETTING_UP)
+        if (!shed_conn_step(c, until_ms))
             shed_conn_tick(c, shed_conn_due_ms(c));
-    }
 }
 
 /* is_cut_short: nothing had come when the caller's deadline did, which was

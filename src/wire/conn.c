@@ -34,6 +34,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "wire/script.h"
 
@@ -287,17 +288,9 @@ uint64_t shed_conn_silent_at_ms(const struct shed_conn *c)
 
 uint64_t shed_conn_due_ms(const struct shed_conn *c)
 {
-    switch (c->state) {
-    case SHED_CONN_CONNECTING:
-    case SHED_CONN_SETTING_UP:
+    if (c->state == SHED_CONN_CONNECTING || c->state == SHED_CONN_SETTING_UP)
         return c->end_ms;
-    case SHED_CONN_OPEN:
-        return shed_conn_silent_at_ms(c);
-    case SHED_CONN_CLOSED:
-    case SHED_CONN_FAILED:
-        break;
-    }
-    return UINT64_MAX;
+    return c->state == SHED_CONN_OPEN ? shed_conn_silent_at_ms(c) : UINT64_MAX;
 }
 
 /* A process that was stopped for long finds the time over before it has looked
@@ -328,6 +321,19 @@ void shed_conn_tick(struct shed_conn *c, uint64_t now_ms)
     } else {
         check_replies(c, now_ms);
     }
+}
+
+bool shed_conn_step(struct shed_conn *c, uint64_t end_ms)
+{
+    uint64_t due_ms = shed_conn_due_ms(c);
+    int events = shed_wire_wait(&c->wire, shed_conn_want(c),
+                                due_ms < end_ms ? due_ms : end_ms);
+
+    if (events != 0)
+        shed_conn_ready(c, events, shed_now_ms());
+    else if (due_ms <= end_ms)
+        shed_conn_tick(c, due_ms);
+    return events != 0 || due_ms <= end_ms;
 }
 
 /* ------------------------------------------------------------- the queue */

@@ -107,6 +107,10 @@ uint64_t shed_conn_due_ms(const struct shed_conn *conn);
  * replies are then for shed_conn_next. */
 void shed_conn_ready(struct shed_conn *conn, int events, uint64_t now_ms);
 
+/* Wait until it is ready or due, and do that; for no longer than until end_ms.
+ * Returns: false: nothing has happened. */
+bool shed_conn_step(struct shed_conn *conn, uint64_t end_ms);
+
 /* See whether it has been silent for too long. Something may have been read
  * then: shed_conn_next. */
 void shed_conn_tick(struct shed_conn *conn, uint64_t now_ms);

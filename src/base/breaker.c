@@ -84,15 +84,10 @@ struct shed_breaker_status shed_breaker_read(struct shed_breaker *b,
 
 bool shed_breaker_has_pass(struct shed_breaker *b, uint64_t now_ms)
 {
-    switch (shed_breaker_look(b, now_ms)) {
-    case SHED_BREAKER_CLOSED:
-        return true;
-    case SHED_BREAKER_HALF_OPEN:
-        return b->passed < SHED_BREAKER_PROBES;
-    case SHED_BREAKER_OPEN:
-        break;
-    }
-    return false;
+    enum shed_breaker_state state = shed_breaker_look(b, now_ms);
+
+    return state == SHED_BREAKER_CLOSED ||
+           (state == SHED_BREAKER_HALF_OPEN && b->passed < SHED_BREAKER_PROBES);
 }
 
 bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms)

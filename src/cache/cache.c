@@ -273,7 +273,10 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     cache->client = shed_client_ref(client);
     cache->source = source;
     cache->options = o;
-    cache->rule = shed_freshness_rule_of_cache(&o);
+    cache->rule = (struct shed_freshness_rule){
+        .refresh_after_pct = o.refresh_after_pct,
+        .revalidate_ms = o.stale_while_revalidate_ms,
+        .if_error_ms = o.stale_if_error_ms};
     memcpy(cache->name, name, strlen(name) + 1);
     shed_source_ref(source, cache);
     code = open_parts(cache, err);

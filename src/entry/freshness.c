@@ -93,15 +93,6 @@ static bool is_due(const struct shed_freshness_rule *rule,
 }
 
 struct shed_freshness_rule
-shed_freshness_rule_of_cache(const struct shed_cache_options *o)
-{
-    return (struct shed_freshness_rule){
-        .refresh_after_pct = o->refresh_after_pct,
-        .revalidate_ms = o->stale_while_revalidate_ms,
-        .if_error_ms = o->stale_if_error_ms};
-}
-
-struct shed_freshness_rule
 shed_freshness_rule_of_call(const struct shed_freshness_rule *rule,
                             uint64_t max_age_ms, enum shed_stale allow_stale)
 {

@@ -39,10 +39,6 @@ struct shed_freshness_rule {
     uint64_t max_age_ms;        /* what is older is AGED; 0: no bound */
 };
 
-/* The rule of a cache's options. */
-struct shed_freshness_rule
-shed_freshness_rule_of_cache(const struct shed_cache_options *options);
-
 /* What a call asks for, under its cache's rule. */
 struct shed_freshness_rule
 shed_freshness_rule_of_call(const struct shed_freshness_rule *rule,

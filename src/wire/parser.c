@@ -120,8 +120,7 @@ static enum shed_parser_result take_line(struct shed_parser *p,
 
 static bool is_type(char byte)
 {
-    return byte == '$' || byte == '*' || byte == ':' || byte == '+' ||
-           byte == '-';
+    return byte != '\0' && strchr("$*:+-", byte) != NULL;
 }
 
 /* A line whose end has not come is not taken. */

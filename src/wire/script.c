@@ -35,15 +35,6 @@ void shed_script_by_text(struct shed_args *args)
     args->size[1] = args->script->size;
 }
 
-static size_t bytes_of(const struct shed_args *args)
-{
-    size_t size = 0;
-
-    for (int i = 0; i < args->count; i++)
-        size += args->size[i];
-    return size;
-}
-
 /* Copy one struct, and the bytes that it borrows to at. Returns: what is behind
  * them. */
 static char *copy_args(struct shed_args *copy, const struct shed_args *args,
@@ -61,13 +52,12 @@ static char *copy_args(struct shed_args *copy, const struct shed_args *args,
 struct shed_args *shed_script_keep(const struct shed_args *args)
 {
     struct shed_args *copy;
-    size_t size = bytes_of(args), count = 1;
+    size_t size = 0, count = 0;
     char *at;
 
-    for (const struct shed_args *a = args->more; a != NULL; a = a->more) {
-        size += bytes_of(a);
-        count++;
-    }
+    for (const struct shed_args *a = args; a != NULL; a = a->more, count++)
+        for (int i = 0; i < a->count; i++)
+            size += a->size[i];
     copy = malloc(count * sizeof(*copy) + size);
     if (copy == NULL)
         return NULL;

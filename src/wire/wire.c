@@ -111,23 +111,17 @@ static enum shed_code reserve(struct shed_buffer *b, size_t more,
     return SHED_OK;
 }
 
-static enum shed_code append_bytes(struct shed_buffer *b, const char *bytes,
-                                   size_t size, struct shed_error *err)
-{
-    enum shed_code code = reserve(b, size, err);
-
-    if (code != SHED_OK || size == 0)
-        return code;
-    memcpy(b->at + b->size, bytes, size);
-    b->size += size;
-    return SHED_OK;
-}
-
 enum shed_code shed_buffer_add(struct shed_buffer *b,
                                const struct shed_buffer *more,
                                struct shed_error *err)
 {
-    return append_bytes(b, more->at, more->size, err);
+    enum shed_code code = reserve(b, more->size, err);
+
+    if (code != SHED_OK || more->size == 0)
+        return code;
+    memcpy(b->at + b->size, more->at, more->size);
+    b->size += more->size;
+    return SHED_OK;
 }
 
 static void put_line_end(struct shed_buffer *b)
@@ -146,17 +140,6 @@ static void put_head(struct shed_buffer *b, char type, uint64_t number)
 }
 
 /* Source: the specification of RESP, redis.io/docs/reference/protocol-spec. */
-/* *count */
-static enum shed_code add_count(struct shed_buffer *b, size_t count,
-                                struct shed_error *err)
-{
-    enum shed_code code = reserve(b, HEAD_BYTES, err);
-
-    if (code == SHED_OK)
-        put_head(b, '*', count);
-    return code;
-}
-
 static enum shed_code add_string(struct shed_buffer *b, const char *bytes,
                                  size_t size, struct shed_error *err)
 {
@@ -181,7 +164,9 @@ enum shed_code shed_buffer_append(struct shed_buffer *b,
 
     for (const struct shed_args *a = args; a != NULL; a = a->more)
         count += (size_t)a->count;
-    code = add_count(b, count, err);
+    code = reserve(b, HEAD_BYTES, err);
+    if (code == SHED_OK)
+        put_head(b, '*', count);
     for (const struct shed_args *a = args; a != NULL; a = a->more)
         for (int i = 0; code == SHED_OK && i < a->count; i++)
             code = add_string(b, a->at[i], a->size[i], err);

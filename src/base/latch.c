@@ -51,11 +51,6 @@ static void sleep_at(_Atomic uint32_t *word, uint32_t value, uint64_t left_ms)
     (void)syscall(FUTEX_CALL, word, FUTEX_WAIT_PRIVATE, value, &left, NULL, 0);
 }
 
-static void wake_at(_Atomic uint32_t *word)
-{
-    (void)syscall(FUTEX_CALL, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
 /* ------------------------------------------------------------------ latch */
 
 void shed_latch_init(struct shed_latch *latch, size_t pending)
@@ -76,7 +71,8 @@ void shed_latch_count_down(struct shed_latch *latch, size_t count)
                                                     after, memory_order_acq_rel,
                                                     memory_order_relaxed));
     if (after == 0 && (before & ASLEEP) != 0)
-        wake_at(&latch->word);
+        (void)syscall(FUTEX_CALL, &latch->word, FUTEX_WAKE_PRIVATE, 1, NULL,
+                      NULL, 0);
 }
 
 /* How long a wait that ends at deadline_ms may sleep now. */

@@ -299,9 +299,7 @@ static struct shed_address *alloc(void)
 {
     struct shed_address *a = calloc(1, sizeof(*a));
 
-    if (a == NULL)
-        return NULL;
-    if (shed_mutex_init(&a->mu, SHED_RANK_ADDRESS) != 0) {
+    if (a == NULL || shed_mutex_init(&a->mu, SHED_RANK_ADDRESS) != 0) {
         free(a);
         return NULL;
     }

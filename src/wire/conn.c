@@ -506,7 +506,7 @@ static enum shed_conn_event match(struct shed_conn *c, uint64_t now_ms,
     oldest = call_at(c, 0);
     if (oldest->number != 0 && !shed_script_is_reply(*reply, oldest->number))
         shed_conn_fail_out_of_step(c);
-    else if (oldest->again != NULL && shed_script_is_unknown(*reply))
+    else if (oldest->again != NULL && shed_reply_begins(*reply, "NOSCRIPT"))
         goes_again = repeat(c, now_ms);
     if (c->state == SHED_CONN_FAILED || goes_again) {
         shed_reply_free(*reply);

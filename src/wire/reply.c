@@ -168,73 +168,88 @@ static bool has_code(const char *text, const char *code)
     return false;
 }
 
-static bool has_phrase(const char *text, const char *phrase)
+/* What an error says of its server, besides the trouble that it means. */
+enum {
+    NOTHING = 0,
+    UNFIT = 1,      /* it cannot do its work now */
+    NO_PRIMARY = 2, /* another server takes writes */
+    ELSEWHERE = 4   /* a cluster's node: the slot is not served here */
+};
+
+static const struct meaning {
+    const char *what;
+    enum shed_trouble trouble;
+    unsigned says;
+    bool is_phrase; /* anywhere in the text; else a code */
+} meanings[] = {
+    {"LOADING", SHED_TROUBLE_PASSING, UNFIT, false},
+    {"BUSY", SHED_TROUBLE_PASSING, UNFIT, false},
+    /* of a slot that is being moved, which can last: a script of two keys
+     * is not executed before its end unless both are there */
+    {"TRYAGAIN", SHED_TROUBLE_DOWN, ELSEWHERE, false},
+    {"MASTERDOWN", SHED_TROUBLE_PASSING, NO_PRIMARY, false},
+    {"CLUSTERDOWN The cluster", SHED_TROUBLE_PASSING, UNFIT | ELSEWHERE, false},
+    {"CLUSTERDOWN", SHED_TROUBLE_PASSING, ELSEWHERE, false},
+    {"OOM", SHED_TROUBLE_NO_WRITE, NOTHING, false},
+    {"MISCONF", SHED_TROUBLE_NO_WRITE, NOTHING, false},
+    {"NOREPLICAS", SHED_TROUBLE_NO_WRITE, NOTHING, false},
+    /* the connection is dropped, and the next one may reach another server */
+    {"READONLY", SHED_TROUBLE_PASSING, NO_PRIMARY, false},
+    {"MOVED ", SHED_TROUBLE_PASSING, ELSEWHERE, false},
+    {"ASK ", SHED_TROUBLE_PASSING, ELSEWHERE, false},
+    {"NOAUTH", SHED_TROUBLE_DENIED, NOTHING, false},
+    {"WRONGPASS", SHED_TROUBLE_DENIED, NOTHING, false},
+    {"NOPERM", SHED_TROUBLE_DENIED, NOTHING, false},
+    {"DENIED", SHED_TROUBLE_DENIED, NOTHING, false}, /* protected mode */
+    {"max number of clients", SHED_TROUBLE_PASSING, UNFIT, true},
+    /* before AUTH, for a command with more than ten arguments */
+    {"unauthenticated", SHED_TROUBLE_DENIED, NOTHING, true},
+    {"invalid password", SHED_TROUBLE_DENIED, NOTHING, true},
+    {"invalid username-password", SHED_TROUBLE_DENIED, NOTHING, true},
+    {"permissions", SHED_TROUBLE_DENIED, NOTHING, true},
+    /* renamed, or not of this server; the others are from scripts */
+    {"unknown command", SHED_TROUBLE_DENIED, NOTHING, true},
+    {"Unknown Redis command", SHED_TROUBLE_DENIED, NOTHING, true},
+    {"Unknown command", SHED_TROUBLE_DENIED, NOTHING, true},
+    /* Redis 7.0, for a command inside a script */
+    {"The user executing the script", SHED_TROUBLE_DENIED, NOTHING, true},
+};
+
+static const struct meaning no_meaning = {"", SHED_TROUBLE_DOWN, NOTHING, true};
+
+static const struct meaning *meaning_of(const struct shed_reply *error)
 {
-    return strstr(text, phrase) != NULL;
+    const char *text = shed_reply_error(error);
+    const struct meaning *end = meanings + sizeof(meanings) / sizeof(*meanings);
+
+    for (const struct meaning *m = meanings; text != NULL && m < end; m++)
+        if (m->is_phrase ? strstr(text, m->what) != NULL
+                         : has_code(text, m->what))
+            return m;
+    return &no_meaning;
 }
 
 enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
 {
-    static const struct {
-        bool (*is_in)(const char *text, const char *what);
-        const char *what;
-        enum shed_trouble trouble;
-    } rows[] = {
-        {has_code, "LOADING", SHED_TROUBLE_PASSING},
-        {has_code, "BUSY", SHED_TROUBLE_PASSING},
-        /* of a slot that is being moved, which can last: a script of two keys
-         * is not executed before its end unless both are there */
-        {has_code, "TRYAGAIN", SHED_TROUBLE_DOWN},
-        {has_code, "MASTERDOWN", SHED_TROUBLE_PASSING},
-        {has_code, "CLUSTERDOWN", SHED_TROUBLE_PASSING},
-        {has_code, "OOM", SHED_TROUBLE_NO_WRITE},
-        {has_code, "MISCONF", SHED_TROUBLE_NO_WRITE},
-        {has_code, "NOREPLICAS", SHED_TROUBLE_NO_WRITE},
-        /* the connection is dropped, and the next one may reach another
-         * server */
-        {has_code, "READONLY", SHED_TROUBLE_PASSING},
-        {has_code, "MOVED", SHED_TROUBLE_PASSING},
-        {has_code, "ASK", SHED_TROUBLE_PASSING},
-        {has_code, "NOAUTH", SHED_TROUBLE_DENIED},
-        {has_code, "WRONGPASS", SHED_TROUBLE_DENIED},
-        {has_code, "NOPERM", SHED_TROUBLE_DENIED},
-        {has_code, "DENIED", SHED_TROUBLE_DENIED}, /* protected mode */
-        {has_phrase, "max number of clients", SHED_TROUBLE_PASSING},
-        /* before AUTH, for a command with more than ten arguments */
-        {has_phrase, "unauthenticated", SHED_TROUBLE_DENIED},
-        {has_phrase, "invalid password", SHED_TROUBLE_DENIED},
-        {has_phrase, "invalid username-password", SHED_TROUBLE_DENIED},
-        {has_phrase, "permissions", SHED_TROUBLE_DENIED},
-        /* renamed, or not of this server; the others are from scripts */
-        {has_phrase, "unknown command", SHED_TROUBLE_DENIED},
-        {has_phrase, "Unknown Redis command", SHED_TROUBLE_DENIED},
-        {has_phrase, "Unknown command", SHED_TROUBLE_DENIED},
-        /* Redis 7.0, for a command inside a script */
-        {has_phrase, "The user executing the script", SHED_TROUBLE_DENIED},
-    };
-    const char *text = shed_reply_error(error);
+    return meaning_of(error)->trouble;
+}
 
-    for (size_t i = 0; text != NULL && i < sizeof(rows) / sizeof(*rows); i++)
-        if (rows[i].is_in(text, rows[i].what))
-            return rows[i].trouble;
-    return SHED_TROUBLE_DOWN;
+bool shed_reply_is_unfit(const struct shed_reply *reply)
+{
+    return meaning_of(reply)->says & UNFIT;
 }
 
 bool shed_reply_is_no_primary(const struct shed_reply *error)
 {
-    const char *text = shed_reply_error(error);
-
-    return text != NULL &&
-           (has_code(text, "READONLY") || has_code(text, "MASTERDOWN"));
+    return meaning_of(error)->says & NO_PRIMARY;
 }
 
+/* Where a script reports it, commands before it may have been executed. */
 bool shed_reply_is_elsewhere(const struct shed_reply *error)
 {
-    return shed_reply_error(error) != NULL && /* not a value that looks so */
-           (shed_reply_begins(error, "MOVED ") ||
-            shed_reply_begins(error, "ASK ") ||
-            shed_reply_begins(error, "TRYAGAIN") ||
-            shed_reply_begins(error, "CLUSTERDOWN"));
+    const struct meaning *m = meaning_of(error);
+
+    return m->says & ELSEWHERE && shed_reply_begins(error, m->what);
 }
 
 bool shed_place_is_same(const struct shed_place *a, const struct shed_place *b)
@@ -274,20 +289,6 @@ bool shed_reply_redirect(const struct shed_reply *reply, const char *own,
     memcpy(out->to.host, host, size);
     memcpy(out->to.port, port + 1, strlen(port + 1));
     return true;
-}
-
-/* Of the error of a cluster's node: others of its slots are served. */
-static bool is_of_one_slot(const struct shed_reply *error)
-{
-    return shed_reply_is_elsewhere(error) &&
-           !shed_reply_begins(error, "CLUSTERDOWN The cluster");
-}
-
-bool shed_reply_is_unfit(const struct shed_reply *reply)
-{
-    return shed_reply_error(reply) != NULL &&
-           shed_reply_trouble(reply) == SHED_TROUBLE_PASSING &&
-           !shed_reply_is_no_primary(reply) && !is_of_one_slot(reply);
 }
 
 bool shed_reply_is_other_role(const struct shed_reply *role)

@@ -68,8 +68,3 @@ struct shed_args *shed_script_keep(const struct shed_args *args)
     }
     return copy;
 }
-
-bool shed_script_is_unknown(const struct shed_reply *reply)
-{
-    return shed_reply_begins(reply, "NOSCRIPT");
-}

@@ -59,7 +59,4 @@ void shed_script_by_text(struct shed_args *args);
  * memory. */
 struct shed_args *shed_script_keep(const struct shed_args *args);
 
-/* Whether the reply says that the server does not know the script. */
-bool shed_script_is_unknown(const struct shed_reply *reply);
-
 #endif

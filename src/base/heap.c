@@ -13,6 +13,7 @@ static struct shed_heap_node *meld(struct shed_heap_node *a,
         root = b;
         child = a;
     }
+    root->next = NULL;
     child->before = root;
     child->next = root->child;
     if (root->child != NULL)
@@ -30,16 +31,12 @@ static struct shed_heap_node *meld_all(struct shed_heap_node *first)
     while (first != NULL) {
         struct shed_heap_node *a = first, *b = a->next, *pair;
         first = b != NULL ? b->next : NULL;
-        a->next = NULL;
-        if (b != NULL)
-            b->next = NULL;
         pair = meld(a, b);
         pair->next = pairs;
         pairs = pair;
     }
     while (pairs != NULL) {
         struct shed_heap_node *next = pairs->next;
-        pairs->next = NULL;
         root = meld(root, pairs);
         pairs = next;
     }

@@ -167,7 +167,7 @@ static void send_get(struct shed_async_read *r)
     struct shed_client *client = r->reads->cache->client;
     struct shed_args args;
 
-    shed_args_begin(&args, "GET");
+    args = shed_args_of("GET", NULL);
     args.is_guarded = true;
     args.is_untracked = true;
     args.is_followed = true;

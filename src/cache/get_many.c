@@ -132,7 +132,7 @@ static uint64_t make_commands(struct batch *b)
             last->more = args;
         } else {
             args = &b->commands[b->command_count++];
-            shed_args_begin(args, "MGET");
+            *args = shed_args_of("MGET", NULL);
             args->is_guarded = true;
         }
         shed_args_add(args, g->key.redis.data, g->key.redis.size);

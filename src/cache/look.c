@@ -382,7 +382,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
     shed_look_begin(cache, key, out);
     if (out->is_missed && !shed_cache_takes_local(cache))
         return SHED_OK; /* whatever GET would find is of no use */
-    shed_args_begin(&args, "GET");
+    args = shed_args_of("GET", NULL);
     args.is_guarded = true;
     shed_args_add(&args, key->redis.data, key->redis.size);
     code = shed_client_call(cache->client, &args, 1, &reply, &use, NULL,

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/text.h"
 #include "wire/address.h"
+#include "redis/lookup.h"
 
 const char *cli_server_advice(const char *error)
 {
@@ -199,12 +200,12 @@ bool cli_server_open(struct cli_server *s, struct shed_error *err)
         return true;
     /* ask the sentinels where the primary is, or look a node's name up */
     if (s->address->sentinels != NULL || !shed_address_is_known(s->address))
-        shed_address_resolve(s->address);
+        shed_lookup_wait(s->address);
     if (connect_once(s, err))
         return true;
     if (s->address->host == NULL || !shed_address_is_refused(s->address))
         return false;
-    shed_address_resolve(s->address);
+    shed_lookup_wait(s->address);
     if (shed_address_is_refused(s->address)) /* it has no other address */
         return false;
     return connect_once(s, err);

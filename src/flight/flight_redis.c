@@ -134,7 +134,7 @@ static bool look(struct shed_flight_task *t)
 
     if (!shed_session_is_on(shed_flight_task_session(t)))
         return false;
-    shed_args_begin(&args, "GET");
+    args = shed_args_of("GET", NULL);
     args.is_guarded = args.is_followed = true;
     shed_args_add(&args, t->key.data, t->key.size);
     shed_client_send(t->flights->cache->client, &t->call, &args, on_first, t);
@@ -161,7 +161,7 @@ static bool claim(struct shed_flight_task *t)
     t->is_refresh = false;
     shed_entry_encode_lease(t->version, client->process, t->number, t->epoch,
                             now_ms, flights->cache->options.lease_ms, lease);
-    shed_args_begin(&args, "SET");
+    args = shed_args_of("SET", NULL);
     args.is_guarded = args.is_followed = true;
     shed_args_add(&args, t->key.data, t->key.size);
     shed_args_add(&args, lease, sizeof(lease));

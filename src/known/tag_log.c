@@ -198,7 +198,7 @@ bool shed_tag_log_is_known(const struct shed_tag_log *log)
 void shed_tag_log_ask(struct shed_bytes key, uint64_t position,
                       char digits[SHED_DIGITS], struct shed_args *out)
 {
-    shed_args_begin(out, "ZRANGEBYSCORE");
+    *out = shed_args_of("ZRANGEBYSCORE", NULL);
     shed_args_add(out, key.data, key.size);
     shed_args_add_number(out, digits, position);
     shed_args_add_text(out, "+inf");

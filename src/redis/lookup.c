@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "wire/sentinel.h"
 
 struct shed_lookup {
     /* set at creation */
@@ -34,6 +35,17 @@ struct shed_lookup {
     struct shed_mutex mu;
     bool is_abandoned; /* under mu: the reactor may be gone */
 };
+
+static struct addrinfo *find(struct shed_address *a, struct shed_error *err)
+{
+    struct shed_place primary;
+
+    if (a->sentinels == NULL)
+        return shed_address_find(a, NULL, err);
+    return shed_sentinels_ask(a, &primary, err) == SHED_OK
+               ? shed_address_find(a, &primary, err)
+               : NULL;
+}
 
 static void destroy(struct shed_lookup *lookup)
 {
@@ -64,7 +76,7 @@ static void *resolve(void *arg)
     struct shed_lookup *lookup = arg;
     bool is_abandoned;
 
-    lookup->found = shed_address_find(lookup->address, &lookup->failure);
+    lookup->found = find(lookup->address, &lookup->failure);
     shed_mutex_lock(&lookup->mu);
     is_abandoned = lookup->is_abandoned;
     if (!is_abandoned)
@@ -99,6 +111,16 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
     }
     destroy(lookup);
     return NULL;
+}
+
+void shed_lookup_wait(struct shed_address *address)
+{
+    struct shed_error why = {SHED_OK, ""};
+    struct addrinfo *list = find(address, &why);
+
+    shed_address_set(address, 0, list, why.reason);
+    if (list != NULL)
+        freeaddrinfo(list);
 }
 
 void shed_lookup_abandon(struct shed_lookup *lookup)

@@ -1,6 +1,7 @@
 /*
  * Looks up the host name of an address in a thread of its own, or asks the
- * sentinels where the primary is. Reactor thread only.
+ * sentinels where the primary is. Reactor thread only, but for
+ * shed_lookup_wait.
  */
 #ifndef SHED_REDIS_LOOKUP_H
 #define SHED_REDIS_LOOKUP_H
@@ -24,6 +25,10 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
                                       struct shed_address *address,
                                       unsigned term, shed_lookup_fn *fn,
                                       void *arg);
+
+/* The same in the calling thread, which waits for it: address has the outcome.
+ * Any thread. */
+void shed_lookup_wait(struct shed_address *address);
 
 /* Do not call its fn. The lookup ends by itself, however long that takes, and
  * nothing waits for it: the reactor may be gone by then. NULL

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
-#include "wire/sentinel.h"
 #include "wire/tls.h"
 
 enum {
@@ -156,9 +155,7 @@ static enum shed_code take_seeds(struct shed_address *a, struct shed_error *err)
         return shed_fail(err, SHED_EINVAL,
                          "Redis URI: a cluster has no databases: write it "
                          "without what follows '/'");
-    a->text = strdup(a->uri.hosts.text);
-    if (a->text == NULL)
-        return shed_fail_nomem(err, "a Redis URI");
+    (void)snprintf(a->text, sizeof(a->text), "%s", a->uri.hosts.text);
     code = take_places(a, "nodes", DEFAULT_PORT, SHED_SEEDS_MAX, err);
     a->seeds = a->places;
     return code;
@@ -218,24 +215,19 @@ static int find_host(const char *host, const char *port, int flags,
 }
 
 struct addrinfo *shed_address_find(struct shed_address *a,
+                                   const struct shed_place *primary,
                                    struct shed_error *err)
 {
-    struct shed_place primary;
-    struct addrinfo *list = NULL;
-    int failure;
+    struct addrinfo *list;
+    int failure = primary != NULL
+                      ? find_host(primary->host, primary->port, 0, &list)
+                      : find_host(a->host, a->port, 0, &list);
 
-    if (a->sentinels == NULL) {
-        failure = find_host(a->host, a->port, 0, &list);
-    } else {
-        if (shed_sentinels_ask(a, &primary, err) != SHED_OK)
-            return NULL;
-        failure = find_host(primary.host, primary.port, 0, &list);
-    }
     if (failure != 0) {
         (void)shed_fail(err, SHED_EREDIS, "%s", gai_strerror(failure));
-    } else if (a->sentinels != NULL) {
+    } else if (primary != NULL) {
         shed_mutex_lock(&a->mu);
-        memcpy(a->primary, primary.host, sizeof(a->primary));
+        memcpy(a->primary, primary->host, sizeof(a->primary));
         shed_mutex_unlock(&a->mu);
     }
     return list;
@@ -246,29 +238,23 @@ struct addrinfo *shed_address_find(struct shed_address *a,
 void shed_address_resolve(struct shed_address *a)
 {
     struct shed_error why = {SHED_OK, ""};
-    struct addrinfo *list = shed_address_find(a, &why);
+    struct addrinfo *list = shed_address_find(a, NULL, &why);
 
     shed_address_set(a, 0, list, why.reason);
     if (list != NULL)
         freeaddrinfo(list);
 }
 
-/* Of a cluster it is there already. */
-static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
+static void make_text(struct shed_address *a)
 {
     const char *path =
         ((const struct sockaddr_un *)(const void *)&a->name)->sun_path;
     const char *first = a->host != NULL ? a->host : path;
     bool has_port = a->host != NULL && a->sentinels == NULL;
-    size_t size = strlen(first) + sizeof(":") + SHED_PORT_BYTES;
 
-    if (a->seeds != NULL)
-        return SHED_OK;
-    a->text = malloc(size);
-    if (a->text == NULL)
-        return shed_fail_nomem(err, "a Redis URI");
-    (void)snprintf(a->text, size, has_port ? "%s:%s" : "%s", first, a->port);
-    return SHED_OK;
+    if (a->seeds == NULL) /* of a cluster it is there already */
+        (void)snprintf(a->text, sizeof(a->text), has_port ? "%s:%s" : "%s",
+                       first, a->port);
 }
 
 static enum shed_code parse(struct shed_address *a, const char *text,
@@ -291,7 +277,9 @@ static enum shed_code parse(struct shed_address *a, const char *text,
         code = take_user(a, err);
     if (code == SHED_OK)
         code = scheme->take(a, err);
-    return code == SHED_OK ? make_text(a, err) : code;
+    if (code == SHED_OK)
+        make_text(a);
+    return code;
 }
 
 /* Returns: NULL when out of memory. */
@@ -358,7 +346,7 @@ enum shed_code shed_address_create_at(const struct shed_address *base,
 {
     struct shed_address *a = alloc();
     struct addrinfo *list;
-    enum shed_code code;
+    enum shed_code code = SHED_OK;
 
     *out = NULL;
     if (a != NULL)
@@ -380,8 +368,8 @@ enum shed_code shed_address_create_at(const struct shed_address *base,
         shed_address_set(a, 0, list, NULL);
         freeaddrinfo(list);
     }
-    code = make_text(a, err);
-    if (code == SHED_OK && a->is_tls) {
+    make_text(a);
+    if (a->is_tls) {
         a->tls = shed_tls_server_like(base->tls, a->text);
         if (a->tls == NULL)
             code = shed_fail_nomem(err, "the address of a server");
@@ -404,7 +392,6 @@ void shed_address_unref(struct shed_address *a)
     if (a == NULL || atomic_fetch_sub(&a->refs, 1) > 1)
         return;
     shed_tls_server_destroy(a->tls);
-    free(a->text);
     free(a->places);
     shed_uri_fini(&a->uri);
     pthread_cond_destroy(&a->looked_up);

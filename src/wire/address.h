@@ -21,14 +21,18 @@
 #define SHED_SENTINELS_MAX ((size_t)15)
 #define SHED_SEEDS_MAX ((size_t)64)
 
+/* Names any path, and any host but those that would fill a reason. */
+#define SHED_ADDRESS_TEXT_BYTES 160
+
 struct addrinfo;
 struct shed_tls_server;
 
 struct shed_address {
     /* set at creation */
-    char *text;                  /* for reasons: without user and password */
-    const char *user, *password; /* NULL if absent */
-    const char *host, *port;     /* NULL for a unix socket */
+    char text[SHED_ADDRESS_TEXT_BYTES]; /* for reasons: without user and
+                                           password; cut if it is longer */
+    const char *user, *password;        /* NULL if absent */
+    const char *host, *port;            /* NULL for a unix socket */
     /* The sentinels that say where the primary called host is, and how to log
      * in to them (NULL: not). NULL: none. */
     struct shed_place *sentinels;
@@ -88,13 +92,14 @@ shed_address_create_at(const struct shed_address *base,
 
 /* The functions below may be called on any thread. */
 
-/* Look up its host name, or ask its sentinels where the primary is; how they
- * call it is noted at once. Blocks while that takes. Returns: what
- * shed_address_set takes, to be given to freeaddrinfo; NULL: err says why. */
+/* Look up its host name, or that of the primary as its sentinels call it, which
+ * is noted; else NULL. Blocks while that takes. Returns: what shed_address_set
+ * takes, to be given to freeaddrinfo; NULL: err says why. */
 struct addrinfo *shed_address_find(struct shed_address *address,
+                                   const struct shed_place *primary,
                                    struct shed_error *err);
 
-/* Find it, and set what was found. */
+/* Look up its host name, and set what was found. */
 void shed_address_resolve(struct shed_address *address);
 
 /* It is freed when the last of those who hold it has given it back. NULL is

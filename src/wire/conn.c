@@ -200,13 +200,12 @@ static void hear_setup(struct shed_conn *c, const struct shed_reply *reply,
                        uint64_t now_ms)
 {
     struct shed_error why;
-    enum shed_trouble trouble;
 
-    if (shed_setup_hear(&c->setup, reply, now_ms, &trouble, &why) == SHED_OK) {
+    if (shed_setup_hear(&c->setup, reply, now_ms, &why) == SHED_OK) {
         open_if_set_up(c);
         return;
     }
-    shed_conn_fail(c, trouble, &why);
+    shed_conn_fail(c, c->setup.trouble, &why);
     c->failure.is_no_primary = c->setup.is_no_primary;
 }
 

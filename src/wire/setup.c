@@ -64,11 +64,9 @@ static bool is_own_error(const struct shed_setup *s,
     return false;
 }
 
-static enum shed_code fail_strange(const struct shed_setup *s,
-                                   enum shed_trouble *trouble,
-                                   struct shed_error *err)
+static enum shed_code fail_strange(struct shed_setup *s, struct shed_error *err)
 {
-    *trouble = SHED_TROUBLE_PASSING;
+    s->trouble = SHED_TROUBLE_PASSING;
     return shed_fail(err, SHED_EREDIS,
                      "Redis %s: the reply to %s is not understood",
                      s->address->text, shed_setup_awaited(s));
@@ -77,17 +75,16 @@ static enum shed_code fail_strange(const struct shed_setup *s,
 /* Take the answer to ROLE. */
 static enum shed_code hear_role(struct shed_setup *s,
                                 const struct shed_reply *reply,
-                                enum shed_trouble *trouble,
                                 struct shed_error *err)
 {
     s->is_no_primary = shed_reply_is_other_role(reply);
     if (s->is_no_primary) {
-        *trouble = SHED_TROUBLE_DOWN;
+        s->trouble = SHED_TROUBLE_DOWN;
         return shed_fail(err, SHED_EREDIS, "Redis %s is not a primary",
                          s->address->text);
     }
     if (!shed_reply_begins(shed_reply_at(reply, 0), "master"))
-        return fail_strange(s, trouble, err);
+        return fail_strange(s, err);
     return SHED_OK;
 }
 
@@ -95,39 +92,36 @@ static enum shed_code hear_role(struct shed_setup *s,
  * without the server's clock. */
 static enum shed_code hear_time(struct shed_setup *s,
                                 const struct shed_reply *reply, uint64_t now_ms,
-                                enum shed_trouble *trouble,
                                 struct shed_error *err)
 {
     uint64_t server_ms = shed_reply_time_ms(reply);
 
     if (server_ms == 0)
-        return fail_strange(s, trouble, err);
+        return fail_strange(s, err);
     shed_server_clock_note(&s->address->clock, s->said_ms, server_ms, now_ms);
     return SHED_OK;
 }
 
 /* The set-up was refused. Some errors mean that the server is not ready yet;
  * every other one is a matter of configuration. */
-static enum shed_code refuse(const struct shed_setup *s,
+static enum shed_code refuse(struct shed_setup *s,
                              const struct shed_reply *reply,
-                             enum shed_trouble *trouble, struct shed_error *err)
+                             struct shed_error *err)
 {
-    *trouble = shed_reply_trouble(reply);
-    if (*trouble == SHED_TROUBLE_DOWN)
-        *trouble = SHED_TROUBLE_DENIED;
+    s->trouble = shed_reply_trouble(reply);
+    if (s->trouble == SHED_TROUBLE_DOWN)
+        s->trouble = SHED_TROUBLE_DENIED;
     return shed_fail(
-        err, *trouble == SHED_TROUBLE_DENIED ? SHED_EDENIED : SHED_EREDIS,
+        err, s->trouble == SHED_TROUBLE_DENIED ? SHED_EDENIED : SHED_EREDIS,
         "Redis %s refused %s: %s", s->address->text, shed_setup_awaited(s),
         shed_reply_error(reply));
 }
 
 /* It has some of the keys, and redirects the calls for the others, which only a
  * client of the cluster follows. */
-static enum shed_code refuse_node(const struct shed_setup *s,
-                                  enum shed_trouble *trouble,
-                                  struct shed_error *err)
+static enum shed_code refuse_node(struct shed_setup *s, struct shed_error *err)
 {
-    *trouble = SHED_TROUBLE_DENIED;
+    s->trouble = SHED_TROUBLE_DENIED;
     return shed_fail(err, SHED_EDENIED,
                      "Redis %s is a node of a cluster: its URI must begin with "
                      "redis+cluster://",
@@ -136,27 +130,26 @@ static enum shed_code refuse_node(const struct shed_setup *s,
 
 enum shed_code shed_setup_hear(struct shed_setup *s,
                                const struct shed_reply *reply, uint64_t now_ms,
-                               enum shed_trouble *trouble,
                                struct shed_error *err)
 {
     bool is_role = awaits(s, "ROLE"), is_time = awaits(s, "TIME");
     enum shed_code code = SHED_OK;
 
     if (atomic_load(&s->address->is_in_cluster))
-        return refuse_node(s, trouble, err);
+        return refuse_node(s, err);
     if (shed_reply_error(reply) != NULL) {
         /* if a password is missing, the first command is refused, whichever it
          * is */
         if (!(is_role || is_time) || !is_own_error(s, reply))
-            return refuse(s, reply, trouble, err);
+            return refuse(s, reply, err);
         /* Without the right to them it goes on: the first write will show the
          * role, or that the scripts have no clock. */
         if (is_role)
             atomic_store(&s->address->is_role_refused, true);
     } else if (is_role) {
-        code = hear_role(s, reply, trouble, err);
+        code = hear_role(s, reply, err);
     } else if (is_time) {
-        code = hear_time(s, reply, now_ms, trouble, err);
+        code = hear_time(s, reply, now_ms, err);
     }
     if (code == SHED_OK)
         s->answered++;

@@ -16,12 +16,14 @@
 struct shed_setup {
     struct shed_address *address;
     const char *command[SHED_SETUP_MAX];
-    size_t count;       /* of these: AUTH and SELECT if the address needs
-                           them; unless it is a guide, ROLE, if that was not
-                           refused, and TIME */
-    size_t answered;    /* how many of them have been answered */
-    uint64_t said_ms;   /* when they were sent */
-    bool is_no_primary; /* why it failed: ROLE named no primary */
+    size_t count;     /* of these: AUTH and SELECT if the address needs
+                         them; unless it is a guide, ROLE, if that was not
+                         refused, and TIME */
+    size_t answered;  /* how many of them have been answered */
+    uint64_t said_ms; /* when they were sent */
+    /* after a failure */
+    enum shed_trouble trouble; /* whether another try can help */
+    bool is_no_primary;        /* ROLE named no primary */
 };
 
 /* Begin the set-up, and append all its commands. Borrows address. Times are
@@ -32,12 +34,10 @@ SHED_MUST_CHECK enum shed_code shed_setup_begin(struct shed_setup *setup,
                                                 struct shed_buffer *out,
                                                 struct shed_error *err);
 
-/* Take the next reply. Returns: SHED_OK; otherwise close the connection;
- * *trouble says whether another try can help. */
+/* Take the next reply. Returns: SHED_OK; otherwise close the connection. */
 SHED_MUST_CHECK enum shed_code shed_setup_hear(struct shed_setup *setup,
                                                const struct shed_reply *reply,
                                                uint64_t now_ms,
-                                               enum shed_trouble *trouble,
                                                struct shed_error *err);
 
 bool shed_setup_is_done(const struct shed_setup *setup);

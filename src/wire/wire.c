@@ -35,12 +35,6 @@ _Static_assert(SHED_PARSER_MAX_LINE <= READ_BYTES,
 #define LINE_END_BYTES ((size_t)2)
 #define HEAD_BYTES (1 + SHED_DIGITS + LINE_END_BYTES)
 
-void shed_args_begin(struct shed_args *args, const char *command)
-{
-    *args = (struct shed_args){0};
-    shed_args_add_text(args, command);
-}
-
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
 {
     assert(args->count < SHED_ARGS_MAX);

@@ -40,10 +40,6 @@ struct shed_args {
     size_t size[SHED_ARGS_MAX];
 };
 
-/* Begin a plain command, with no more than its name. All but at and size is
- * set. */
-void shed_args_begin(struct shed_args *args, const char *command);
-
 /* A plain command of these words, up to a NULL. */
 struct shed_args shed_args_of(const char *word, ...);
 

@@ -101,9 +101,8 @@ static void set_up(const uint8_t *bytes, size_t size)
     shed_buffer_fini(&commands);
     while (code == SHED_OK && !shed_setup_is_done(&setup) &&
            (reply = stream_next(&stream)) != NULL) {
-        enum shed_trouble trouble;
         check(shed_setup_awaited(&setup) != NULL);
-        code = shed_setup_hear(&setup, reply, 1, &trouble, &err);
+        code = shed_setup_hear(&setup, reply, 1, &err);
         check(code == SHED_OK || err.code == code);
         shed_reply_free(reply);
     }

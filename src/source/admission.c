@@ -14,21 +14,19 @@
 #include "base/random.h"
 
 void shed_admission_init(struct shed_admission *a,
-                         const struct shed_source_options *o,
+                         const struct shed_source_options *options,
                          struct shed_fleet *fleet)
 {
-    *a = (struct shed_admission){.max_loads = (size_t)o->max_loads,
-                                 .is_adaptive = o->adaptive_loads != 0,
-                                 .load_timeout_ms = o->load_timeout_ms,
-                                 .fleet = fleet};
-    shed_concurrency_init(&a->concurrency, a->max_loads);
-    shed_breaker_init(&a->breaker, &o->breaker, 0, shed_now_ms());
+    *a = (struct shed_admission){.options = options, .fleet = fleet};
+    shed_concurrency_init(&a->concurrency, (size_t)options->max_loads);
+    shed_breaker_init(&a->breaker, &options->breaker, 0, shed_now_ms());
 }
 
 size_t shed_admission_limit(const struct shed_admission *a)
 {
-    return a->is_adaptive ? shed_concurrency_limit(&a->concurrency)
-                          : a->max_loads;
+    return a->options->adaptive_loads != 0
+               ? shed_concurrency_limit(&a->concurrency)
+               : (size_t)a->options->max_loads;
 }
 
 /* ------------------------------------------------------------ keys: a pass */
@@ -78,7 +76,7 @@ bool shed_admission_may_begin(const struct shed_admission *a)
 
 void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out)
 {
-    assert(a->running < a->max_loads);
+    assert(a->running < a->options->max_loads);
     *out = (struct shed_admitted){.alive = ++a->running,
                                   .number = ++a->begun,
                                   .term = a->breaker.term,
@@ -97,7 +95,7 @@ static void measure(struct shed_admission *a, const struct shed_admitted *load)
         .is_lone = load->alive == 1 && load->number == a->begun,
         .has_failed = load->failure != NULL};
 
-    if (a->is_adaptive)
+    if (a->options->adaptive_loads != 0)
         shed_concurrency_add(&a->concurrency, &s, shed_now_us(),
                              shed_wall_ms());
 }
@@ -109,8 +107,8 @@ static bool judge(struct shed_admission *a, const struct shed_admitted *load,
 {
     uint64_t cost_ms = load->cost_us / 1000;
     uint64_t slow_ms = a->breaker.rule.slow_ms;
-    bool is_late =
-        cost_ms > a->load_timeout_ms || (slow_ms > 0 && cost_ms > slow_ms);
+    bool is_late = cost_ms > a->options->load_timeout_ms ||
+                   (slow_ms > 0 && cost_ms > slow_ms);
     const struct shed_breaker_sample s = {.term = load->term,
                                           .passes = load->keys,
                                           .id = load->id,

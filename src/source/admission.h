@@ -19,14 +19,12 @@
 
 struct shed_admission {
     /* set by init */
-    size_t max_loads;
-    bool is_adaptive;
-    uint64_t load_timeout_ms;
-    struct shed_fleet *fleet; /* NULL: no budget that others share */
+    const struct shed_source_options *options;
+    struct shed_fleet *fleet;
     /* its own; to be read */
     size_t running;                      /* loads under way */
     uint64_t begun;                      /* loads, ever */
-    struct shed_concurrency concurrency; /* used if is_adaptive */
+    struct shed_concurrency concurrency; /* used with adaptive_loads */
     struct shed_breaker breaker;
     char last_failure[SHED_REASON_BYTES]; /* of a load that opened it */
 };
@@ -46,7 +44,7 @@ struct shed_admitted {
     const char *failure; /* why every key failed; NULL: not every key did */
 };
 
-/* options must have been checked. fleet may be NULL, and must outlive it. */
+/* options must have been checked, and outlive it, as fleet must. */
 void shed_admission_init(struct shed_admission *a,
                          const struct shed_source_options *options,
                          struct shed_fleet *fleet);

@@ -86,7 +86,7 @@ static void kick_locked(struct shed_fleet *f)
 
 void shed_fleet_want(struct shed_fleet *f, size_t wanted)
 {
-    if (f == NULL || wanted == f->slots.wanted)
+    if (wanted == f->slots.wanted)
         return;
     shed_slots_want(&f->slots, wanted);
     kick_locked(f);
@@ -94,32 +94,24 @@ void shed_fleet_want(struct shed_fleet *f, size_t wanted)
 
 bool shed_fleet_may_begin(const struct shed_fleet *f)
 {
-    return f == NULL || shed_slots_may_begin(&f->slots);
+    return shed_slots_may_begin(&f->slots);
 }
 
 uint64_t shed_fleet_begin(struct shed_fleet *f)
 {
-    if (f == NULL)
-        return 0;
     kick_locked(f);
     return shed_slots_begin(&f->slots, shed_now_us());
 }
 
 void shed_fleet_end(struct shed_fleet *f, uint64_t cost_us)
 {
-    if (f == NULL)
-        return;
     shed_slots_end(&f->slots, cost_us);
     kick_locked(f);
 }
 
 struct shed_fleet_state shed_fleet_look(const struct shed_fleet *f)
 {
-    struct shed_fleet_state state = {0, 0};
-
-    if (f != NULL)
-        state = (struct shed_fleet_state){f->slots.in_use, f->slots.budget};
-    return state;
+    return (struct shed_fleet_state){f->slots.in_use, f->slots.budget};
 }
 
 /* --------------------------------------------------------------- the links */
@@ -372,7 +364,7 @@ enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_cache *cache,
     enum shed_code code;
 
     *out = NULL;
-    if (f == NULL)
+    if (f->slots.budget == 0)
         return SHED_OK;
     link = calloc(1, sizeof(*link));
     if (link != NULL)
@@ -411,7 +403,7 @@ enum shed_code shed_fleet_probe(const struct shed_fleet *f,
                                 struct shed_client *client,
                                 uint64_t deadline_ms, struct shed_error *err)
 {
-    if (f == NULL)
+    if (f->slots.budget == 0)
         return SHED_OK;
     return shed_probe(client, SHED_USE_FLEET,
                       shed_bytes(f->key, strlen(f->key) - strlen(KEY_SUFFIX)),

@@ -3,7 +3,7 @@
  * Redis for slots (slots.h), over the session of one of the source's caches.
  *
  * The functions for the source are called with its lock held, which guards the
- * fleet, too. A source without such a budget has no fleet: NULL is allowed.
+ * fleet, too. A source without such a budget has a fleet that nobody joins.
  */
 #ifndef SHED_FLEET_H
 #define SHED_FLEET_H
@@ -25,7 +25,7 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *options,
                                      void (*wake)(struct shed_source *source),
                                      struct shed_source *source);
 
-/* No cache may have joined. */
+/* No cache may have joined. NULL is allowed. */
 void shed_fleet_destroy(struct shed_fleet *fleet);
 
 /* ----------------------------------------------------------- for the source */
@@ -52,15 +52,16 @@ struct shed_fleet_state shed_fleet_look(const struct shed_fleet *fleet);
 
 /* Let the fleet use the client of this cache, which must outlive the link. The
  * first cache of a source gives the budget its name, if the options do not.
- * Returns: SHED_OK, with *out NULL if fleet is NULL; SHED_ENOMEM; SHED_EINVAL:
- * the client's Redis is not that of the caches that have joined. */
+ * Returns: SHED_OK, with *out NULL if the source has no budget; SHED_ENOMEM;
+ * SHED_EINVAL: the client's Redis is not that of the caches that have joined.
+ */
 SHED_MUST_CHECK enum shed_code shed_fleet_join(struct shed_fleet *fleet,
                                                struct shed_cache *cache,
                                                struct shed_fleet_link **out,
                                                struct shed_error *err);
 
 /* Check that the client's user has the rights that a budget needs, once a cache
- * has joined. Returns: as shed_probe; SHED_OK if fleet is NULL. */
+ * has joined. Returns: as shed_probe; SHED_OK without a budget. */
 SHED_MUST_CHECK enum shed_code shed_fleet_probe(const struct shed_fleet *fleet,
                                                 struct shed_client *client,
                                                 uint64_t deadline_ms,

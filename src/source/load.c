@@ -151,7 +151,8 @@ static struct shed_job *pop_locked(struct shed_source *s)
 
 /* Take the oldest job in the background, if its deadline has passed at now_ms;
  * at UINT64_MAX each has. Returns: NULL if there is none. */
-static struct shed_job *drop_locked(struct shed_source *s, uint64_t now_ms)
+static struct shed_job *take_background_locked(struct shed_source *s,
+                                               uint64_t now_ms)
 {
     struct shed_job *job = job_of(s->lanes[LANE_BACKGROUND].first);
 
@@ -164,14 +165,24 @@ static struct shed_job *drop_locked(struct shed_source *s, uint64_t now_ms)
 /* ------------------------------------------------------- jobs without a load
  */
 
-/* Add a job that no load answers to the list of jobs that have ended. */
+/* Add a job that no load answers to the list of jobs that have ended. One that
+ * is late has failed, all others are refused. */
 static void end_job(struct shed_list *ended, struct shed_job *job,
-                    enum shed_code code, const char *why, bool is_refused)
+                    enum shed_code code, const char *why)
 {
-    job->loaded =
-        (struct shed_loaded){.failed_keys = 1, .is_refused = is_refused};
+    job->loaded = (struct shed_loaded){.failed_keys = 1,
+                                       .is_refused = code != SHED_ETIMEDOUT};
     (void)shed_fail(&job->loaded.error, code, "%s", why);
     shed_list_append(ended, &job->node);
+}
+
+/* The same for one that the breaker has let into the queue. */
+static void drop_job_locked(struct shed_source *s, struct shed_list *ended,
+                            struct shed_job *job, enum shed_code code,
+                            const char *why)
+{
+    end_job(ended, job, code, why);
+    shed_breaker_return(&s->admission.breaker, 1);
 }
 
 /* No lock may be held. */
@@ -218,7 +229,7 @@ static void learn_locked(struct shed_source *s,
     tell_breaker_locked(s, is_open, shed_now_ms() - changed_ms,
                         is_open ? why.reason : "the source's breaker closed");
     while (is_open && (job = pop_locked(s)) != NULL)
-        end_job(ended, job, SHED_ESOURCE, why.reason, true);
+        end_job(ended, job, SHED_ESOURCE, why.reason);
 }
 
 void shed_load_done(struct shed_load *load)
@@ -247,13 +258,11 @@ void shed_load_done(struct shed_load *load)
 
 /* ------------------------------------------------------------- the batches */
 
-/* The deadline of a job has passed in the queue. */
 static void be_late_locked(struct shed_source *s, struct shed_job *job,
                            struct shed_list *late)
 {
-    end_job(late, job, SHED_ETIMEDOUT,
-            "the load waited in the queue until its deadline", false);
-    shed_breaker_return(&s->admission.breaker, 1);
+    drop_job_locked(s, late, job, SHED_ETIMEDOUT,
+                    "the load waited in the queue until its deadline");
 }
 
 /* Move jobs from the queue to batch, or to the list late if their deadline has
@@ -266,7 +275,7 @@ static void fill_locked(struct shed_source *s, struct shed_load_batch *batch,
     struct shed_job *job;
 
     /* which may be for long behind those that go first */
-    while ((job = drop_locked(s, now_ms)) != NULL)
+    while ((job = take_background_locked(s, now_ms)) != NULL)
         be_late_locked(s, job, late);
     while (batch->load.count < capacity && (job = pop_locked(s)) != NULL) {
         if (job->deadline_ms <= now_ms) {
@@ -334,28 +343,12 @@ static bool staff_locked(struct shed_source *s)
     return s->thread_count > 0;
 }
 
-/* Without memory for a load one job fails, so that there is progress. */
-static void fail_first_locked(struct shed_source *s)
-{
-    struct shed_list ended = {NULL, NULL};
-
-    end_job(&ended, pop_locked(s), SHED_ENOMEM, "out of memory for a load",
-            false);
-    shed_breaker_return(&s->admission.breaker, 1);
-    s->admission.running++; /* the source may not be freed meanwhile */
-    shed_mutex_unlock(&s->mu);
-    settle_all(&ended);
-    shed_mutex_lock(&s->mu);
-    shed_admission_end(&s->admission);
-    wake_locked(s);
-}
-
 /* Take a batch and load it. A load counts as running from here to its
  * shed_load_done; this thread is without one when its function returns. */
 static void load_next_locked(struct shed_source *s, void *thread)
 {
-    struct shed_list late = {NULL, NULL};
-    struct shed_load_batch *batch = NULL;
+    struct shed_list ended = {NULL, NULL};
+    struct shed_load_batch *batch;
     size_t capacity;
 
     gather_locked(s);
@@ -365,20 +358,25 @@ static void load_next_locked(struct shed_source *s, void *thread)
     capacity = s->queued < s->options.max_batch ? s->queued
                                                 : (size_t)s->options.max_batch;
     batch = shed_load_batch_create(s, capacity);
-    if (batch == NULL) {
-        fail_first_locked(s);
+    if (batch == NULL) { /* one job fails, so that there is progress */
+        drop_job_locked(s, &ended, pop_locked(s), SHED_ENOMEM,
+                        "out of memory for a load");
+        shed_mutex_unlock(&s->mu);
+        settle_all(&ended);
+        shed_mutex_lock(&s->mu);
+        wake_locked(s);
         return;
     }
     shed_admission_begin(&s->admission, &batch->admitted);
     batch->load.is_probe = batch->admitted.is_probe;
-    fill_locked(s, batch, capacity, &late);
+    fill_locked(s, batch, capacity, &ended);
     assert(s->idle > 0);
     s->idle--;
     if (s->queued > 0 && shed_admission_may_begin(&s->admission))
         (void)staff_locked(s);
     wake_locked(s);
     shed_mutex_unlock(&s->mu);
-    settle_all(&late);
+    settle_all(&ended);
     run_batch(s, batch, thread);
     shed_mutex_lock(&s->mu);
     s->idle++;
@@ -427,15 +425,14 @@ static void queue_locked(struct shed_source *s, struct shed_job *job,
     else
         code = shed_admission_pass(&s->admission, true, &why);
     if (code != SHED_OK) {
-        end_job(ended, job, code, why.reason, true);
+        end_job(ended, job, code, why.reason);
         return;
     }
     if (is_full) {
-        end_job(ended, drop_locked(s, UINT64_MAX), SHED_EBUSY,
-                "the source's queue is full, and callers go first (see its "
-                "queue_limit)",
-                true);
-        shed_breaker_return(&s->admission.breaker, 1);
+        drop_job_locked(s, ended, take_background_locked(s, UINT64_MAX),
+                        SHED_EBUSY,
+                        "the source's queue is full, and callers go first (see "
+                        "its queue_limit)");
     }
     push_locked(s, job);
 }
@@ -567,7 +564,7 @@ static enum shed_code open_source(shed_load_one_fn *load_one,
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
     struct shed_source *s = NULL;
-    struct shed_fleet *fleet = NULL;
+    struct shed_fleet *fleet;
     enum shed_code code;
 
     if (out == NULL)
@@ -583,7 +580,7 @@ static enum shed_code open_source(shed_load_one_fn *load_one,
         return code;
     s = calloc(1, sizeof(*s));
     if (s == NULL)
-        goto fail;
+        return shed_fail_nomem(err, "a source");
     s->load_one = load_one;
     s->load = load;
     s->user = user;
@@ -593,24 +590,17 @@ static enum shed_code open_source(shed_load_one_fn *load_one,
         s->options.max_batch = 1;
     s->callers = (struct shed_callers){(size_t)o.callers_limit, 0};
     s->refs = 1;
-    if (o.fleet_loads > 0) {
-        fleet = shed_fleet_create(&s->options, &s->mu, go_on_locked, s);
-        if (fleet == NULL)
-            goto fail;
-    }
-    shed_admission_init(&s->admission, &o, fleet);
+    fleet = shed_fleet_create(&s->options, &s->mu, go_on_locked, s);
+    shed_admission_init(&s->admission, &s->options, fleet);
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
-    if (s->threads == NULL || !init_sync(s))
-        goto fail;
+    if (fleet == NULL || s->threads == NULL || !init_sync(s)) {
+        free(s->threads);
+        shed_fleet_destroy(fleet);
+        free(s);
+        return shed_fail_nomem(err, "a source");
+    }
     *out = s;
     return SHED_OK;
-
-fail:
-    if (s != NULL)
-        free(s->threads);
-    shed_fleet_destroy(fleet);
-    free(s);
-    return shed_fail_nomem(err, "a source");
 }
 
 enum shed_code shed_source_open(shed_load_one_fn *load, void *user,

@@ -37,8 +37,7 @@ struct shed_callers {
 /* It lives as long as the source. Any thread. */
 struct shed_callers *shed_source_callers(struct shed_source *source);
 
-/* For its caches to join; it lives as long as the source. Returns: NULL if the
- * source has no budget that others share. */
+/* For its caches to join; it lives as long as the source. */
 struct shed_fleet *shed_source_fleet(struct shed_source *source);
 
 /* What is under way at a source, and its bounds. */

@@ -78,48 +78,33 @@ static void take_failure(enum shed_code code, const char *reason,
                     reason != NULL ? reason : "the source gave no reason");
 }
 
-static void take_unmodified(const struct shed_job *job, struct shed_loaded *l)
-{
-    if (job->old_version.is_known) {
-        take_value(job, SHED_KIND_ROW, shed_bytes(NULL, 0), l);
-        l->is_unmodified = l->value != NULL;
-        return;
-    }
-    take_failure(SHED_ESOURCE,
-                 "the source answered \"unmodified\" for a row whose old "
-                 "version it was not given",
-                 l);
-}
-
 static void take_kind(const struct shed_job *job,
                       const struct shed_answer *answer, struct shed_loaded *l)
 {
+    static const enum shed_kind kinds[] = {
+        [SHED_ANSWER_ROW] = SHED_KIND_ROW,
+        [SHED_ANSWER_NULL] = SHED_KIND_NULL,
+        [SHED_ANSWER_ABSENT] = SHED_KIND_ABSENT,
+        [SHED_ANSWER_UNMODIFIED] = SHED_KIND_ROW};
     const struct shed_bytes none = shed_bytes(NULL, 0);
 
-    switch (answer->kind) {
-    case SHED_ANSWER_ROW:
-        take_value(job, SHED_KIND_ROW, answer->row, l);
-        break;
-    case SHED_ANSWER_NULL:
-        take_value(job, SHED_KIND_NULL, none, l);
-        break;
-    case SHED_ANSWER_ABSENT:
-        take_value(job, SHED_KIND_ABSENT, none, l);
-        break;
-    case SHED_ANSWER_UNMODIFIED:
-        take_unmodified(job, l);
-        break;
-    case SHED_ANSWER_TOO_BIG:
-        take_failure(SHED_ETOOBIG, answer->reason, l);
-        break;
-    case SHED_ANSWER_FAILED:
-        take_failure(SHED_ESOURCE, answer->reason, l);
-        break;
-    default:
+    l->is_unmodified = answer->kind == SHED_ANSWER_UNMODIFIED;
+    if (answer->kind > SHED_ANSWER_TOO_BIG)
         take_failure(SHED_ESOURCE,
                      "the source gave an answer of a kind that there is not",
                      l);
-    }
+    else if (answer->kind == SHED_ANSWER_TOO_BIG)
+        take_failure(SHED_ETOOBIG, answer->reason, l);
+    else if (answer->kind == SHED_ANSWER_FAILED)
+        take_failure(SHED_ESOURCE, answer->reason, l);
+    else if (l->is_unmodified && !job->old_version.is_known)
+        take_failure(SHED_ESOURCE,
+                     "the source answered \"unmodified\" for a row whose old "
+                     "version it was not given",
+                     l);
+    else
+        take_value(job, kinds[answer->kind],
+                   answer->kind == SHED_ANSWER_ROW ? answer->row : none, l);
 }
 
 static void drop_value(struct shed_loaded *l)

@@ -51,7 +51,6 @@ struct shed_servers {
     atomic_size_t users[SHED_CLUSTER_NODES_MAX];
     atomic_uint changes;
     atomic_bool is_settled;
-    atomic_bool is_woken; /* wake is posted */
     struct shed_post wake;
 
     struct shed_mutex mu;
@@ -105,8 +104,8 @@ static void hurry_locked(struct shed_servers *c,
     bool is_earlier =
         shed_cluster_map_hurry(&c->map, redirect, is_down, shed_now_ms());
 
-    if (is_earlier && !atomic_exchange(&c->is_woken, true))
-        shed_reactor_post(c->client->reactor, &c->wake);
+    if (is_earlier)
+        shed_reactor_wake(c->client->reactor, &c->wake);
 }
 
 /* The cluster gives slots to a server that this process has never reached. */
@@ -445,7 +444,6 @@ static void on_wake(struct shed_post *post)
 {
     struct shed_servers *c = shed_container_of(post, struct shed_servers, wake);
 
-    atomic_store(&c->is_woken, false);
     if (c->timer != NULL) /* not closed meanwhile */
         follow_map(c);
 }
@@ -510,8 +508,8 @@ static struct shed_server *hold_at(struct shed_servers *c,
         if (make_server_locked(c, i, NULL) == SHED_OK)
             server = take(c, i);
     }
-    if (is_new && server != NULL && !atomic_exchange(&c->is_woken, true))
-        shed_reactor_post(c->client->reactor, &c->wake);
+    if (is_new && server != NULL)
+        shed_reactor_wake(c->client->reactor, &c->wake);
     shed_mutex_unlock(&c->mu);
     return server;
 }

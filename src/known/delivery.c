@@ -58,9 +58,8 @@ struct letter {
     struct shed_node in_order; /* of the set, unless it is under way; or of
                                   what is remembered */
     enum shed_wish wish;
-    uint64_t number;    /* of the newest failed write of the key */
-    bool is_under_way;  /* being delivered */
-    bool is_in_the_set; /* false, too, if it was settled while under way */
+    uint64_t number;   /* of the newest failed write of the key */
+    bool is_under_way; /* being delivered */
     bool is_told; /* that it is undelivered; else a former server has carried
                      it out */
     uint64_t since_us;
@@ -77,9 +76,7 @@ struct shed_delivery {
     uint64_t memory_us;
     size_t limit; /* of the set, and of what is remembered */
     struct shed_post wake;
-    /* atomic */
-    atomic_bool is_woken; /* wake is posted */
-    atomic_size_t count;  /* of the set; written under mu */
+    atomic_size_t count; /* of the set; written under mu */
 
     struct shed_mutex mu;
     /* under mu */
@@ -258,7 +255,6 @@ static struct letter *insert_locked(struct shed_delivery *ob,
         *refusal = "out of memory";
     } else {
         letter->number = ++ob->last;
-        letter->is_in_the_set = true;
         shed_map_insert(&ob->map, &letter->in_map);
         shed_list_append(&ob->order, &letter->in_order);
         ob->count++;
@@ -268,17 +264,15 @@ static struct letter *insert_locked(struct shed_delivery *ob,
     return NULL;
 }
 
-/* Redis has carried a write of the set out. */
+/* Redis has carried a write of the set out, which is out of the order. */
 static void settle_locked(struct shed_delivery *ob, struct letter *letter)
 {
     shed_map_remove(&ob->map, &letter->in_map);
-    if (!letter->is_under_way)
-        shed_list_remove(&ob->order, &letter->in_order);
-    letter->is_in_the_set = false;
     ob->count--;
     if (is_tag(letter))
         shed_tag_log_release(ob->cache->tag_log, letter->user_key);
     tell_delivered(ob, letter);
+    remember_locked(ob, letter);
 }
 
 /* What was carried out is undelivered again. Takes the letter over. */
@@ -331,14 +325,11 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
     if (is_delivered && is_tag(letter))
         shed_tag_log_note(ob->cache->tag_log, letter->user_key,
                           (uint64_t)shed_reply_integer(result->reply));
-    if (letter->is_in_the_set && is_delivered && letter->number == letter->sent)
-        settle_locked(ob, letter);
     letter->is_under_way = false;
-    if (letter->is_in_the_set)
-        shed_list_append(&ob->order, &letter->in_order);
+    if (is_delivered && letter->number == letter->sent)
+        settle_locked(ob, letter);
     else
-        remember_locked(ob, letter); /* if it was carried out by another call,
-                                        that changes nothing */
+        shed_list_append(&ob->order, &letter->in_order);
     shed_mutex_unlock(&ob->mu);
     ob->under_way--;
     if (is_delivered) {
@@ -446,7 +437,6 @@ static void on_wake(struct shed_post *post)
     struct shed_delivery *ob =
         shed_container_of(post, struct shed_delivery, wake);
 
-    atomic_store(&ob->is_woken, false);
     if (!ob->listener.is_added)
         (void)shed_listeners_add(ob->cache->client->listeners, &ob->listener);
     deliver(ob);
@@ -476,11 +466,11 @@ void shed_delivery_settle(struct shed_delivery *ob, struct shed_bytes key,
         return;
     shed_mutex_lock(&ob->mu);
     letter = find_locked(ob, key);
-    if (letter != NULL && letter->number <= write.number &&
-        letter->wish <= write.wish) {
+    /* one that is under way ends with its call */
+    if (letter != NULL && !letter->is_under_way &&
+        letter->number <= write.number && letter->wish <= write.wish) {
+        shed_list_remove(&ob->order, &letter->in_order);
         settle_locked(ob, letter);
-        if (!letter->is_under_way) /* else when its call returns */
-            remember_locked(ob, letter);
     }
     shed_mutex_unlock(&ob->mu);
 }
@@ -505,12 +495,6 @@ static struct letter *create_letter(struct shed_delivery *ob,
     return letter;
 }
 
-static void wake(struct shed_delivery *ob)
-{
-    if (!atomic_exchange(&ob->is_woken, true))
-        shed_reactor_post(ob->cache->client->reactor, &ob->wake);
-}
-
 static void remember(struct shed_delivery *ob, const struct shed_key *key,
                      struct shed_delivery_write write)
 {
@@ -527,7 +511,7 @@ static void remember(struct shed_delivery *ob, const struct shed_key *key,
         remember_locked(ob, letter);
     shed_mutex_unlock(&ob->mu);
     if (is_lost)
-        wake(ob);
+        shed_reactor_wake(ob->cache->client->reactor, &ob->wake);
 }
 
 /* A failure is told under the lock, so that this is before its delivery. */
@@ -548,7 +532,7 @@ static void add(struct shed_delivery *ob, const struct shed_key *key,
              cause.code, 0, cause.reason);
     }
     shed_mutex_unlock(&ob->mu);
-    wake(ob);
+    shed_reactor_wake(ob->cache->client->reactor, &ob->wake);
     if (letter != NULL) {
         (void)shed_fail(why, cause.code, "undelivered until Redis takes it: %s",
                         cause.reason);
@@ -600,7 +584,7 @@ struct shed_delivery *shed_delivery_create(struct shed_cache *cache)
     shed_map_init(&ob->map, ob->chains, CHAINS);
     shed_latch_init(&ob->end, 1);
     ob->changes = changes_of(ob);
-    wake(ob); /* to listen */
+    shed_reactor_wake(cache->client->reactor, &ob->wake); /* to listen */
     return ob;
 }
 

@@ -48,7 +48,6 @@ struct shed_tag_log {
     _Atomic uint64_t horizon;        /* that of tags, for hits */
     _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
     _Atomic uint64_t news;
-    atomic_bool is_woken; /* wake is posted */
 
     struct shed_mutex mu;
     /* under mu */
@@ -306,8 +305,7 @@ static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
  * the reactor is, if that is possible by now. */
 static void wake_reader(struct shed_tag_log *log)
 {
-    if (!atomic_exchange(&log->is_woken, true))
-        shed_reactor_post(log->client->reactor, &log->wake);
+    shed_reactor_wake(log->client->reactor, &log->wake);
 }
 
 /* The server's clock, or the log, was far ahead once, and has been set right:
@@ -520,7 +518,6 @@ static void on_wake(struct shed_post *post)
     struct shed_tag_log *log =
         shed_container_of(post, struct shed_tag_log, wake);
 
-    atomic_store(&log->is_woken, false);
     if (atomic_load(&log->known_until_ms) != UINT64_MAX)
         read_on_reactor(log);
 }

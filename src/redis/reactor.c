@@ -57,6 +57,7 @@ static void on_wake(uv_async_t *wake)
     for (struct shed_post *post = take_posts(wake->data, &is_stopping);
          post != NULL; post = next) {
         next = post->next;
+        atomic_store(&post->is_posted, false);
         post->run(post);
     }
     /* with the last handle closed, uv_run returns */
@@ -157,6 +158,12 @@ void shed_reactor_post(struct shed_reactor *r, struct shed_post *post)
     shed_reactor_post_all(r, post);
 }
 
+void shed_reactor_wake(struct shed_reactor *r, struct shed_post *post)
+{
+    if (!atomic_exchange(&post->is_posted, true))
+        shed_reactor_post(r, post);
+}
+
 void shed_reactor_post_all(struct shed_reactor *r, struct shed_post *posts)
 {
     bool was_empty;
@@ -190,7 +197,7 @@ static void run_waiting(struct shed_post *post)
 
 void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
 {
-    struct waiting_post w = {.post = {run_waiting, NULL},
+    struct waiting_post w = {.post = {.run = run_waiting},
                              .latch = SHED_LATCH_INIT(1),
                              .run = run,
                              .arg = arg};

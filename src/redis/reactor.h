@@ -3,6 +3,7 @@
 #ifndef SHED_REDIS_REACTOR_H
 #define SHED_REDIS_REACTOR_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ struct shed_timer;
 struct shed_post {
     void (*run)(struct shed_post *post);
     struct shed_post *next;
+    atomic_bool is_posted; /* by shed_reactor_wake */
 };
 
 /* Start the thread. Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY (no thread or
@@ -33,6 +35,10 @@ void shed_reactor_forget(struct shed_reactor *reactor);
 
 /* Post a function. Any thread; it never runs before this returns. */
 void shed_reactor_post(struct shed_reactor *reactor, struct shed_post *post);
+
+/* Post it, unless that has been done and it has not begun to run. It is posted
+ * by this function alone. Any thread. */
+void shed_reactor_wake(struct shed_reactor *reactor, struct shed_post *post);
 
 /* Post a list, linked by next; all run in one turn of the loop. NULL: none. */
 void shed_reactor_post_all(struct shed_reactor *reactor,

@@ -81,7 +81,7 @@ struct shed_session {
     struct shed_call role;
     struct shed_call numsub;
     struct shed_post follow; /* a link has left the server, or reached it */
-    atomic_bool is_following, is_reached;
+    atomic_bool is_reached;
     struct shed_mutex mu;
     /* under mu */
     enum standing standing;
@@ -552,7 +552,6 @@ static void follow_posted(struct shed_post *post)
     struct shed_session *p =
         shed_container_of(post, struct shed_session, follow);
 
-    atomic_store(&p->is_following, false);
     follow(p, atomic_exchange(&p->is_reached, false));
 }
 
@@ -567,8 +566,8 @@ static void on_move(void *arg, bool is_reached)
         atomic_store(&p->is_reached, true);
     if (shed_reactor_is_current(p->server->reactor))
         follow(p, false);
-    else if (!atomic_exchange(&p->is_following, true))
-        shed_reactor_post(p->server->reactor, &p->follow);
+    else
+        shed_reactor_wake(p->server->reactor, &p->follow);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -691,7 +690,7 @@ void shed_session_forget(struct shed_session *p)
 
 bool shed_session_is_idle(const struct shed_session *p)
 {
-    bool is_idle = p->waiting == NULL && !atomic_load(&p->is_following);
+    bool is_idle = p->waiting == NULL && !atomic_load(&p->follow.is_posted);
 
     for (size_t i = 0; i < PIPES; i++)
         is_idle &= shed_pipe_is_idle(p->pipe[i]);

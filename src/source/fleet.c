@@ -56,7 +56,6 @@ struct shed_fleet_link {
     struct shed_post post;
     /* under the fleet's mu */
     struct shed_node node;
-    bool is_posted;
     /* reactor thread only */
     struct shed_call call;
     bool is_leaving;
@@ -76,10 +75,8 @@ static void kick_locked(struct shed_fleet *f)
 {
     struct shed_fleet_link *link = first_locked(f);
 
-    if (link == NULL || link->is_posted)
-        return;
-    link->is_posted = true;
-    shed_reactor_post(link->cache->client->reactor, &link->post);
+    if (link != NULL)
+        shed_reactor_wake(link->cache->client->reactor, &link->post);
 }
 
 /* -------------------------------------------------------------- the source */
@@ -208,7 +205,7 @@ static bool try_leave(struct shed_fleet_link *link)
     if (!link->is_leaving || link->call.fn != NULL)
         return false;
     shed_mutex_lock(f->mu);
-    has_left = !link->is_posted &&
+    has_left = !atomic_load(&link->post.is_posted) &&
                (first_locked(f) != link || link->node.after != NULL ||
                 f->slots.is_away || shed_slots_is_idle(&f->slots));
     if (has_left) {
@@ -251,13 +248,7 @@ static void step(struct shed_fleet_link *link)
 
 static void on_post(struct shed_post *post)
 {
-    struct shed_fleet_link *link =
-        shed_container_of(post, struct shed_fleet_link, post);
-
-    shed_mutex_lock(link->fleet->mu);
-    link->is_posted = false;
-    shed_mutex_unlock(link->fleet->mu);
-    step(link);
+    step(shed_container_of(post, struct shed_fleet_link, post));
 }
 
 /* Redis does not answer in time: go on without it until it does. */

@@ -47,6 +47,31 @@ TEST(what_a_post_of_the_loop_posts_runs)
     shed_reactor_stop(reactor);
 }
 
+static int runs;
+
+static void count_run(struct shed_post *unused)
+{
+    (void)unused;
+    runs++;
+}
+
+static void wake_twice(void *unused)
+{
+    (void)unused;
+    shed_reactor_wake(reactor, &first);
+    shed_reactor_wake(reactor, &first);
+}
+
+TEST(a_post_that_is_woken_twice_before_it_runs_runs_once)
+{
+    ck_assert_int_eq(shed_reactor_start(&reactor, NULL), SHED_OK);
+    first.run = count_run;
+    for (int i = 0; i < 3; i++)
+        shed_reactor_run(reactor, wake_twice, NULL);
+    shed_reactor_stop(reactor);
+    ck_assert_int_eq(runs, 3);
+}
+
 int main(void)
 {
     return run_tests("reactor");

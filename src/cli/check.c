@@ -62,7 +62,7 @@ static void read_entries(struct check *c)
     cli_tags_read(c->tags);
     for (size_t i = 0; i < c->count; i++)
         cli_redis_send_key(c->call->redis, "GET KEY",
-                           cli_key_name(&c->items[i]->key));
+                           c->items[i]->key.named.key.redis);
     for (size_t i = 0; i < c->count; i++) {
         struct item *item = c->items[i];
         struct cli_entry before = item->entry;
@@ -96,8 +96,8 @@ static void load_rows(struct check *c)
         shed_value_unref(item->job.loaded.value);
         item->latch = &latch;
         item->job = (struct shed_job){
-            .key = cli_key_bytes(&item->key).data,
-            .key_size = cli_key_bytes(&item->key).size,
+            .key = shed_key_bytes(&item->key.named.key).data,
+            .key_size = shed_key_bytes(&item->key.named.key).size,
             .deadline_ms = shed_deadline_ms(shed_now_ms(), JOB_TIMEOUT_MS),
             .value_limit_bytes = VALUE_LIMIT_BYTES,
             .settle = settle};
@@ -145,7 +145,7 @@ static void report(struct check *c, const struct item *item,
     json_t *object = is_json ? cli_out_item(c->stale_list) : cli_out_open();
     json_t *stale = is_json ? object : cli_out_object(object, "stale_entry");
 
-    cli_out_bytes(stale, "key", cli_key_bytes(&item->key));
+    cli_out_bytes(stale, "key", shed_key_bytes(&item->key.named.key));
     cli_out_number(stale, "written_ms", item->entry.entry.written_ms);
     show_side(stale, "cache", cached);
     show_side(stale, "database", item->job.loaded.value);

@@ -42,7 +42,6 @@ struct cli_call {
     /* options of some commands */
     bool is_escaped;
     bool is_raw;
-    bool is_from_stdin;
     bool are_tags;
     bool is_all;
     bool is_exact;

@@ -2,12 +2,12 @@
  * doctor: finds what is wrong with a Redis, and says what to do. It writes
  * nothing. Each check_... reads a part of what a server says, and judges it.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "cli/findings.h"
-#include "cli/writes.h"
 #include "client/probe.h"
 #include "redis/session.h"
 
@@ -75,9 +75,50 @@ static void check_rights(struct doctor *d)
     shed_client_close(client);
 }
 
+/* Why Redis refuses writes. A server that is full, could not save its data or
+ * lacks replicas still answers reads as if nothing were wrong. */
+static const struct {
+    const char *word, *means, *advice;
+} refusals[] = {
+    {"OOM",
+     "It is full: what is loaded is not stored, so every miss costs a query, "
+     "and no lock is granted.",
+     "Raise maxmemory, or make room; 'snowshed scan' shows what is large."},
+    {"MISCONF",
+     "It could not save its data: entries are not stored, locks not granted, "
+     "and invalidations fail.",
+     "See its log: most often the disk is full. Then run BGSAVE."},
+    {"NOREPLICAS",
+     "Fewer replicas are connected than min-replicas-to-write requires: "
+     "entries are not stored, locks not granted, and invalidations fail.",
+     "Bring the replicas back, or lower min-replicas-to-write."},
+    {"CLUSTERDOWN",
+     "Some slots have no primary, and with cluster-require-full-coverage it "
+     "refuses all keys then.",
+     "Bring the missing nodes back, or let replicas take over (CLUSTER "
+     "FAILOVER TAKEOVER)."},
+    {"READONLY", "It is a replica: snowshed does not use it.",
+     "Give the address of the primary."},
+    {"", "Entries are not stored, locks not granted, and invalidations fail.",
+     "See the reason, and Redis's log."}};
+
+static void find_refusal(struct doctor *d, const char *error)
+{
+    size_t i = 0;
+
+    while (!cli_begins(error, refusals[i].word))
+        i++;
+    cli_find(d, "writes", PROBLEM, refusals[i].means, refusals[i].advice, "%s",
+             error);
+}
+
+/* SETRANGE of an empty string is checked like any other write, but changes no
+ * key, and creates none. */
 static void check_writes(struct doctor *d)
 {
-    struct cli_writes w;
+    struct shed_redirect to;
+    struct shed_reply *reply;
+    struct shed_error err;
     struct cli_text key;
     unsigned i = 0;
 
@@ -87,10 +128,22 @@ static void check_writes(struct doctor *d)
         key = cli_format("%.*s:{snowshed:probe%u}", SHED_NAME_MAX_BYTES,
                          d->call->cache, i++);
     while (!cli_redis_has(d->redis, shed_str(key.at)));
-    cli_writes_read(d->redis, shed_str(key.at), &w);
-    if (w.error[0] != '\0' || !d->is_denied)
-        cli_find(d, "writes", w.error[0] != '\0' ? PROBLEM : OK, w.means,
-                 w.advice, "%s", w.error[0] != '\0' ? w.error : "taken");
+    reply = cli_server_ask(cli_redis_server(d->redis), &err, NULL,
+                           "SETRANGE %s 0 %s", key.at, "");
+    if (reply == NULL && err.code != SHED_ETIMEDOUT)
+        cli_fail_error(d->call, &err);
+    if (reply == NULL)
+        cli_find(d, "writes", PROBLEM,
+                 "Writes wait, though reads are answered: it is paused (CLIENT "
+                 "PAUSE, a failover), or busy.",
+                 "Run CLIENT UNPAUSE, or wait for the failover to end.",
+                 "no answer within %" PRIu64 " ms", d->call->timeout_ms);
+    else if (shed_reply_error(reply) != NULL && !cli_redis_is_denied(reply) &&
+             !shed_reply_redirect(reply, "", &to))
+        find_refusal(d, shed_reply_error(reply));
+    else if (!d->is_denied)
+        cli_find(d, "writes", OK, "", "", "taken");
+    shed_reply_free(reply);
 }
 
 /* What the library does without, as it does it itself. */
@@ -299,7 +352,7 @@ static void check_cluster(struct doctor *d)
 
 int cli_doctor(struct cli_call *call)
 {
-    struct doctor d = {.call = call, .node = call->out};
+    struct doctor d = {.call = call, .node = call->out, .told = cli_out_open()};
 
     if (call->count > 0)
         call->redis_uri = call->words[0];
@@ -316,6 +369,7 @@ int cli_doctor(struct cli_call *call)
         }
     }
     shed_reply_free(d.info);
+    json_decref(d.told);
     if (!call->is_json) /* it is told already, as it was found */
         (void)json_object_clear(call->out);
     return d.worst >= WARNING ? CLI_NO : CLI_YES;

@@ -8,6 +8,9 @@
 
 #define US_PER_MS 1000
 
+#define REFRESH_KEY_MAX_BYTES                                                  \
+    (SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES)
+
 const struct cli_kind_names cli_kinds[CLI_KINDS] = {
     [CLI_NONE] = {"none", "no entry"},
     [CLI_VALUE] = {"value", "a row"},
@@ -63,30 +66,19 @@ void cli_entry_decode(struct cli_entry *e, const struct cli_key *key,
     e->kind = shed_reply_is_nil(reply) ? CLI_NONE : CLI_OTHER;
     if (e->bytes.data == NULL)
         return;
-    e->kind = kind_of(shed_entry_decode(cli_key_name(key), e->bytes.data,
+    e->kind = kind_of(shed_entry_decode(key->named.key.redis, e->bytes.data,
                                         e->bytes.size, &e->entry),
                       &e->entry);
     if (e->kind == CLI_LEASE)
         shed_entry_holder(e->bytes.data, &e->holder);
 }
 
-/* Room for the key of a refresh. */
-struct refresh_key {
-    char at[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-};
-
-static struct shed_bytes refresh_of(struct shed_bytes name,
-                                    struct refresh_key *room)
-{
-    return shed_entry_refresh_key(name, room->at);
-}
-
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *e)
 {
-    struct refresh_key room;
-    struct shed_bytes name = cli_key_name(key);
-    struct shed_bytes refresh = refresh_of(name, &room);
+    char room[REFRESH_KEY_MAX_BYTES];
+    struct shed_bytes name = key->named.key.redis;
+    struct shed_bytes refresh = shed_entry_refresh_key(name, room);
     struct shed_reply *reply;
 
     cli_redis_send_key(redis, "GET KEY", name);
@@ -119,8 +111,8 @@ void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)
 
 void cli_entry_send_unlink(struct cli_redis *redis, struct shed_bytes name)
 {
-    struct refresh_key room;
-    struct shed_bytes refresh = refresh_of(name, &room);
+    char room[REFRESH_KEY_MAX_BYTES];
+    struct shed_bytes refresh = shed_entry_refresh_key(name, room);
 
     cli_redis_about(redis, name);
     cli_redis_send(redis, "UNLINK %.*s %.*s", (int)name.size,
@@ -147,8 +139,8 @@ static void show_name(const struct cli_entry *e, json_t *out)
                      : -1;
 
     cli_out_text(out, "cache", e->key->cache);
-    cli_out_bytes(out, "key", cli_key_bytes(e->key));
-    cli_out_bytes(out, "redis_key", cli_key_name(e->key));
+    cli_out_bytes(out, "key", shed_key_bytes(&e->key->named.key));
+    cli_out_bytes(out, "redis_key", e->key->named.key.redis);
     cli_out_text(out, "type", cli_kinds[e->kind].name);
     cli_out_text(out, "description",
                  cli_entry_is_null(e) ? "a row whose value is NULL"

@@ -18,21 +18,6 @@
 
 /* In a cluster several servers can have the same trouble: what it means is told
  * once. */
-static bool was_told(const struct doctor *d, const char *means)
-{
-    size_t i;
-    json_t *finding;
-
-    json_array_foreach(d->findings, i, finding)
-    {
-        json_t *told = json_object_get(finding, "means");
-        if (strcmp(json_string_value(told), means) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* To be called before the finding is one of d->findings. */
 static void print_finding(const struct doctor *d, const char *subject,
                           const char *level, const char *means,
                           const char *advice, const char *text)
@@ -45,8 +30,9 @@ static void print_finding(const struct doctor *d, const char *subject,
 
     printf("%-8s %-13s ", level, subject);
     cli_print_wrapped(line.at, IS_COLUMN);
-    if (means[0] == '\0' || was_told(d, means))
+    if (means[0] == '\0' || json_object_get(d->told, means) != NULL)
         return;
+    cli_out_flag(d->told, means, true);
     printf("%*s", MEANS_COLUMN, "");
     cli_print_wrapped(means, MEANS_COLUMN);
     printf("%*s", MEANS_COLUMN, "");
@@ -205,7 +191,7 @@ static bool ask_sentinels(struct doctor *d, struct shed_address *address)
 
     for (size_t i = 0; i < address->count; i++) {
         struct cli_server *sentinel =
-            cli_server_create_at(d->call, address, &address->sentinels[i]);
+            cli_server_create(d->call, address, &address->sentinels[i]);
         d->server = sentinel->address->text;
         agree += ask_sentinel(d, sentinel, address, &agreed);
         cli_server_destroy(sentinel);

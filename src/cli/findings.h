@@ -14,6 +14,7 @@ struct doctor {
     const struct cli_call *call;
     struct cli_redis *redis;
     json_t *findings, *node; /* node: what is measured of a server */
+    json_t *told;            /* what has been said of meanings */
     enum level worst;        /* of the findings */
     /* of the chosen server */
     const char *server; /* its name; NULL: what is found is about none */

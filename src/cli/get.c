@@ -1,10 +1,10 @@
-/* get: shows one key, and explains what a caller of it would get now. */
+/* get: shows one key, and explains what a caller of it would get now. It writes
+ * nothing, so whether Redis takes writes is a question for doctor. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/entry.h"
 #include "known/tag_log.h"
-#include "cli/writes.h"
 
 /* What a caller would find: a word for scripts, and a sentence; what it says of
  * times are members of the entry. */
@@ -97,46 +97,19 @@ static struct verdict judge(const struct cli_entry *e)
                 "cannot read either if it is of this version."};
 }
 
-/* While Redis refuses writes, a caller can neither take a lease nor take one
- * over. */
-static void show_refusal(const struct cli_writes *writes, json_t *caller)
-{
-    if (writes->is_silent)
-        cli_out_text(caller, "would", "wait");
-    cli_out_text(
-        caller, "text",
-        cli_format(
-            "%s (%s). %s To do: %s",
-            writes->is_silent
-                ? "It would wait until its deadline: Redis does not answer "
-                  "writes"
-                : "It would load without a lease, as every process does for "
-                  "itself now, or fail, as the cache's policy says: Redis "
-                  "refuses writes",
-            writes->error, writes->means, writes->advice)
-            .at);
-}
-
 /* --------------------------------------------------------------------- get */
 
 static int show(const struct cli_call *call, const struct cli_entry *e)
 {
     struct verdict v = judge(e);
     bool is_answered = strstr(v.would, "hit") != NULL;
-    struct cli_writes writes = {.error = ""};
     json_t *caller;
 
-    if (strcmp(v.would, "load") == 0 || strcmp(v.would, "take over") == 0)
-        cli_writes_read(call->redis, cli_key_name(e->key), &writes);
     cli_entry_show(e, call->out);
     caller = cli_out_object(call->out, "caller");
     cli_out_text(caller, "would", v.would);
     cli_out_flag(caller, "is_answered", is_answered);
-    cli_out_text(caller, "writes_refused",
-                 writes.error[0] != '\0' ? writes.error : NULL);
     cli_out_text(caller, "text", v.text);
-    if (writes.error[0] != '\0')
-        show_refusal(&writes, caller);
     if (e->pttl == -1)
         cli_out_hint(call->out, "It has no time to live, and stays until it is "
                                 "removed: snowshed invalidate does that.");

@@ -1,10 +1,9 @@
 /*
  * invalidate: UNLINK of each entry and its refresh lease, as the library's own
- * invalidation does, in pipelines; or the library's script for tags. Rows of
+ * invalidation does, in a pipeline; or the library's script for tags. Rows of
  * processes without the option tags_limit do not heed its log, so all entries
  * are removed where some are such, and tags are refused where all are.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "known/tag_log.h"
@@ -13,15 +12,9 @@
 #include "cli/walk.h"
 #include "wire/script.h"
 
-#define PIPELINE 1000
-
 /* The option tags_limit of the cache is not known here, so the log keeps as
  * many tags as any may; the next program that invalidates one shortens it. */
 #define TAGS_TEXT "100000"
-
-/* A cache with a log has the option, most likely: so many keys are looked at
- * before its tags are believed to reach its rows. */
-#define KEYS_MAX 10000
 
 /* From so many rows without a position, and none with one, it is believed that
  * none has. */
@@ -29,9 +22,8 @@
 
 struct work {
     const struct cli_call *call;
-    size_t sent, unheard;
+    size_t sent, heard;
     size_t found;        /* keys at which something was removed */
-    size_t lines;        /* of the standard input */
     struct cli_text log; /* its key */
     /* Rows that were looked at: a note in the log reaches those with a
      * position, not those of processes without the option tags_limit. */
@@ -41,16 +33,9 @@ struct work {
 
 static void hear(struct work *w)
 {
-    for (; w->unheard > 0; w->unheard--)
+    for (; w->heard < w->sent; w->heard++)
         w->found +=
             cli_redis_hear_integer(w->call->redis, "the invalidation") > 0;
-}
-
-static void count_sent(struct work *w)
-{
-    w->sent++;
-    if (++w->unheard == PIPELINE)
-        hear(w);
 }
 
 /* A tag of no bytes is all entries. */
@@ -70,10 +55,8 @@ static void send_tag(struct work *w, struct shed_bytes tag)
     cli_redis_send_args(w->call->redis, &args);
 }
 
-/* Check a word as a tag, or as a key, and invalidate it if is_sent. Returns:
- * NULL, or what is wrong. */
-static const char *take_word(struct work *w, struct shed_bytes word,
-                             bool is_sent)
+/* Check a word as a tag, or as a key, and invalidate it if is_sent. */
+static void take_word(struct work *w, struct shed_bytes word, bool is_sent)
 {
     struct cli_key key;
     const char *fault = NULL;
@@ -82,14 +65,15 @@ static const char *take_word(struct work *w, struct shed_bytes word,
         fault = cli_key_set(&key, w->call->words[0], word);
     else if (word.size == 0 || word.size > SHED_TAG_MAX_BYTES)
         fault = "a tag has 1 to 250 bytes";
-    if (fault != NULL || !is_sent)
-        return fault;
+    if (fault != NULL)
+        cli_fail(w->call, CLI_USAGE, "%s", fault);
+    if (!is_sent)
+        return;
     if (w->call->are_tags)
         send_tag(w, word);
     else
-        cli_entry_send_unlink(w->call->redis, cli_key_name(&key));
-    count_sent(w);
-    return NULL;
+        cli_entry_send_unlink(w->call->redis, key.named.key.redis);
+    w->sent++;
 }
 
 static bool has_log(const struct work *w)
@@ -122,21 +106,20 @@ static bool see_entry(struct work *w, const struct shed_reply *head)
 
 /* Look at the entries of the cache, and remove what the log does not reach:
  * rows without a position, leases and failure markers. Only keys with an entry
- * of the library are removed. For tags, remove nothing: look at about keys_max
- * keys of the database, until some row has a position, or too many have none.
- */
-static void look(struct work *w, uint64_t keys_max)
+ * of the library are removed. For tags, remove nothing: look until some row has
+ * a position, or too many have none. */
+static void look(struct work *w)
 {
     struct cli_walk walk;
 
     cli_walk_begin(&walk, w->call->redis, w->call->words[0], w->call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
     while ((w->call->is_all || (!w->has_reached && w->others < OTHERS_MAX)) &&
-           walk.looked < keys_max && cli_walk_next(&walk)) {
+           cli_walk_next(&walk)) {
         for (size_t i = 0; i < walk.count; i++)
             if (see_entry(w, walk.found[i].answer[0]) && w->call->is_all) {
                 cli_entry_send_unlink(walk.redis, walk.found[i].name);
-                count_sent(w);
+                w->sent++;
             }
         hear(w);
     }
@@ -164,21 +147,22 @@ static void invalidate_all(struct work *w)
 
     if (is_known)
         note_all(w);
-    look(w, UINT64_MAX);
+    look(w);
     if (!is_known && w->has_reached)
         note_all(w);
     else if (!is_known && w->found == 0)
         fail_unknown(w);
 }
 
+/* Where there is a log, its programs have the option, most likely. */
 static void check_tags_work(struct work *w)
 {
-    bool is_known = has_log(w);
-
-    look(w, is_known ? KEYS_MAX : UINT64_MAX);
-    if (!is_known && !w->has_reached && w->others == 0)
+    if (has_log(w))
+        return;
+    look(w);
+    if (!w->has_reached && w->others == 0)
         fail_unknown(w);
-    if (!w->has_reached && w->others > 0)
+    if (!w->has_reached)
         cli_fail(w->call, CLI_USAGE,
                  "the entries of %s (%zu were looked at) have no tags, because "
                  "its programs do not open it with the option tags_limit: "
@@ -186,72 +170,25 @@ static void check_tags_work(struct work *w)
                  w->call->words[0], w->others);
 }
 
-/* A bad line ends the program with a message, so that nobody believes that the
- * lines behind it were invalidated. */
-static void send_line(struct work *w, char *line, size_t size)
-{
-    const char *fault;
-
-    if (w->call->is_escaped)
-        size = cli_unescape(line);
-    fault = size == SIZE_MAX ? "a \\ must be followed by another \\ or by xNN"
-                             : take_word(w, shed_bytes(line, size), true);
-    if (fault != NULL) {
-        hear(w);
-        cli_fail(w->call, CLI_USAGE,
-                 "line %zu of the standard input: %s; those before it are "
-                 "invalidated, it and those after it are not",
-                 w->lines, fault);
-    }
-}
-
-static void read_stdin(struct work *w)
-{
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t size;
-
-    while ((size = getline(&line, &room, stdin)) > 0) {
-        w->lines++;
-        if (line[size - 1] == '\n')
-            line[--size] = '\0';
-        if (size > 0 && line[size - 1] == '\r')
-            line[--size] = '\0'; /* of a file from Windows */
-        if (size > 0)
-            send_line(w, line, (size_t)size);
-    }
-    free(line);
-    if (ferror(stdin)) {
-        hear(w);
-        cli_fail(w->call, CLI_USAGE,
-                 "the standard input cannot be read to its end: its first %zu "
-                 "lines are invalidated",
-                 w->lines);
-    }
-}
-
 /* Check all words before anything is changed. */
 static void check_words(struct work *w, struct shed_bytes *words)
 {
     for (size_t i = 1; i < w->call->count; i++) {
-        const char *fault;
         words[i] = cli_key_word(w->call, w->call->words[i]);
-        fault = take_word(w, words[i], false);
-        if (fault != NULL)
-            cli_fail(w->call, CLI_USAGE, "%s", fault);
+        take_word(w, words[i], false);
     }
 }
 
 static void check_call(const struct cli_call *call)
 {
-    bool is_given = call->count > 1 || call->is_from_stdin;
+    bool is_given = call->count > 1;
 
     if (call->is_all && (is_given || call->are_tags))
         cli_fail(call, CLI_USAGE,
                  "--all-entries takes neither keys nor tags: it invalidates "
                  "everything");
     if (!call->is_all && !is_given)
-        cli_fail(call, CLI_USAGE, "no %s given: name them, or use --stdin",
+        cli_fail(call, CLI_USAGE, "no %s given",
                  call->are_tags ? "tags" : "keys");
 }
 
@@ -285,9 +222,7 @@ int cli_invalidate(struct cli_call *call)
     else if (call->are_tags)
         check_tags_work(&w);
     for (size_t i = 1; i < call->count; i++)
-        (void)take_word(&w, words[i], true);
-    if (call->is_from_stdin)
-        read_stdin(&w);
+        take_word(&w, words[i], true);
     hear(&w);
     report(&w);
     free(words);

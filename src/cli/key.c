@@ -61,15 +61,5 @@ bool cli_key_parse(struct cli_key *key, const char *cache,
     return (cache == NULL || strcmp(cache, found) == 0) &&
            shed_key_check_cache_name(found, "", NULL) == SHED_OK &&
            cli_key_set(key, found, shed_key_of_name(name)) == NULL &&
-           cli_are_same(cli_key_name(key), name);
-}
-
-struct shed_bytes cli_key_bytes(const struct cli_key *key)
-{
-    return shed_key_bytes(&key->named.key);
-}
-
-struct shed_bytes cli_key_name(const struct cli_key *key)
-{
-    return key->named.key.redis;
+           cli_are_same(key->named.key.redis, name);
 }

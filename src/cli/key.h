@@ -32,8 +32,4 @@ void cli_key_init(struct cli_key *key, const struct cli_call *call);
 bool cli_key_parse(struct cli_key *key, const char *cache,
                    struct shed_bytes name);
 
-/* The key as the program knows it, and its name in Redis. */
-struct shed_bytes cli_key_bytes(const struct cli_key *key);
-struct shed_bytes cli_key_name(const struct cli_key *key);
-
 #endif

@@ -155,9 +155,9 @@ static bool is_held(const struct lock *lock)
 
 /* ----------------------------------------------------------------- showing */
 
-/* What a list has of a lock, too. */
-static void show_state(struct cli_redis *redis, const struct lock *lock,
-                       json_t *out)
+/* What a list has of a lock, too. Returns: the server's clock. */
+static uint64_t show_state(struct cli_redis *redis, const struct lock *lock,
+                           json_t *out)
 {
     uint64_t stamp_ms = stamp_of(lock), now_ms;
     long long left_ms, queued;
@@ -175,6 +175,7 @@ static void show_state(struct cli_redis *redis, const struct lock *lock,
     cli_out_text(out, "state", states[lock->state].name);
     cli_out_maybe(out, "left_ms", left_ms >= 0, left_ms);
     cli_out_number(out, "queued", queued > 0 ? (uint64_t)queued : 0);
+    return now_ms;
 }
 
 /* A member is the token, the process, and how long it waits, in ms; its score
@@ -198,20 +199,17 @@ static void show_waiter(struct cli_redis *redis, json_t *out,
 /* The first ones. Without a queue a mark says that somebody waited a moment
  * ago. */
 static void show_queue(struct cli_redis *redis, const struct lock *lock,
-                       json_t *out)
+                       json_t *out, uint64_t now_ms)
 {
     json_t *queue = cli_out_list(out, "queue");
     struct shed_reply *members;
     bool has_mark;
-    uint64_t now_ms;
     size_t count;
 
     cli_redis_send_key(redis, "PTTL KEY", key_of(lock, SHED_LOCK_KEY_WAITERS));
-    cli_redis_send(redis, "TIME");
     cli_redis_send_key(redis, "ZRANGE KEY 0 9 WITHSCORES",
                        key_of(lock, SHED_LOCK_KEY_QUEUE));
     has_mark = cli_redis_hear_integer(redis, NULL) >= 0;
-    now_ms = cli_redis_hear_clock_ms(redis);
     members = cli_redis_hear(redis, NULL);
     count = shed_reply_count(members) / 2;
     cli_out_flag(out, "is_waited_for", count > 0 || has_mark);
@@ -241,14 +239,14 @@ static void show_holder(const struct lock *lock, json_t *out)
 static void show_lock(struct cli_redis *redis, const struct lock *lock,
                       json_t *out)
 {
-    uint64_t stamp_ms = stamp_of(lock), number;
+    uint64_t stamp_ms = stamp_of(lock), now_ms, number;
     struct shed_reply *counter;
 
     cli_redis_send_key(redis, "GET KEY", key_of(lock, SHED_LOCK_KEY_COUNTER));
     counter = cli_redis_hear(redis, NULL);
     number = shed_reply_digits(counter);
     shed_reply_free(counter);
-    show_state(redis, lock, out);
+    now_ms = show_state(redis, lock, out);
     cli_out_text(
         out, "description",
         lock->presence.life == CLI_ALIVE  ? "held by a process that is alive"
@@ -258,7 +256,7 @@ static void show_lock(struct cli_redis *redis, const struct lock *lock,
     cli_out_maybe(out, "stamp_ms", stamp_ms > 0, (long long)stamp_ms);
     cli_out_maybe(out, "number", number > 0, (long long)number);
     show_holder(lock, out);
-    show_queue(redis, lock, out);
+    show_queue(redis, lock, out, now_ms);
 }
 
 /* Show a lock. Returns: whether it is held. */
@@ -313,27 +311,16 @@ static bool list_one(const struct cli_call *call, struct shed_bytes name,
     is_yes = is_held(&lock);
     if (is_yes) {
         json_t *item = cli_out_item(list);
-        show_state(call->redis, &lock, item);
+        (void)show_state(call->redis, &lock, item);
         cli_presence_members(item, &lock.presence);
     }
     free_lock(&lock);
     return is_yes;
 }
 
-/* SCAN can return a key twice. */
-static bool is_new(json_t *seen, struct shed_bytes key)
-{
-    struct cli_text text = cli_escape(key);
-
-    if (json_object_get(seen, text.at) != NULL)
-        return false;
-    cli_out_flag(seen, text.at, true);
-    return true;
-}
-
 static bool list_all(const struct cli_call *call)
 {
-    json_t *list = cli_out_list(call->out, "locks"), *seen = cli_out_open();
+    json_t *list = cli_out_list(call->out, "locks");
     uint64_t held = 0, denied = 0;
     struct cli_walk walk;
     bool is_exact;
@@ -341,16 +328,14 @@ static bool list_all(const struct cli_call *call)
     cli_walk_begin_pattern(&walk, call->redis, "lock:*{*", call->rate);
     while (cli_walk_next(&walk))
         for (size_t i = 0; i < walk.count; i++) {
-            struct shed_bytes key = walk.found[i].name;
-            struct shed_bytes name = lock_of(key, &is_exact);
-            if (name.data == NULL || !is_new(seen, key))
+            struct shed_bytes name = lock_of(walk.found[i].name, &is_exact);
+            if (name.data == NULL)
                 continue;
             cli_rate_keep(&walk.rate, COMMANDS_PER_LOCK);
             held += list_one(call, name, is_exact, list, &denied);
         }
     cli_out_number(call->out, "held", held);
     cli_out_number(call->out, "denied", denied);
-    json_decref(seen);
     return held > 0;
 }
 

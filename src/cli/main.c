@@ -30,7 +30,7 @@ const struct cli_command cli_commands[] = {
      "after. --all-entries is for every cache, --tags for a cache whose "
      "programs set the option tags_limit. Status 0: all of it is done; 1: "
      "there is no such cache.\v" KEYS_HELP,
-     " escaped stdin tags all-entries rate ", CLI_KEYS_PER_S, cli_invalidate},
+     " escaped tags all-entries rate ", CLI_KEYS_PER_S, cli_invalidate},
     {"watch", "CACHE [KEY]", 1, 2,
      "Show what happens to entries, as it happens",
      "It needs no keyspace notifications, but the right to CLIENT TRACKING. "

@@ -46,8 +46,6 @@ static const struct cli_option table[] = {
      "keys have \\\\ and \\xNN for bytes, as they are printed"},
     {"raw", 0, NULL, AT(is_raw), 0,
      "print the payload's bytes and nothing else"},
-    {"stdin", 'i', NULL, AT(is_from_stdin), 0,
-     "read keys from the standard input, one per line"},
     {"tags", 0, NULL, AT(are_tags), 0,
      "what is given are tags, and all entries that have one become misses"},
     {"all-entries", 0, NULL, AT(is_all), 0,
@@ -171,15 +169,10 @@ static void parse_words(struct cli_call *call, int argc, char **argv)
 static const struct cli_command *find_command(struct argp_state *state,
                                               const char *name)
 {
-    struct cli_text names = {""};
-
-    for (size_t i = 0; i < cli_command_count; i++) {
+    for (size_t i = 0; i < cli_command_count; i++)
         if (strcmp(cli_commands[i].name, name) == 0)
             return &cli_commands[i];
-        names = cli_format("%s%s%s", names.at, i > 0 ? ", " : "",
-                           cli_commands[i].name);
-    }
-    argp_error(state, "unknown command '%s': there are %s", name, names.at);
+    argp_error(state, "unknown command '%s'", name);
     return NULL;
 }
 

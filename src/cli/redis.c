@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/list.h"
 #include "cli/server.h"
 #include "wire/address.h"
 #include "wire/script.h"
@@ -23,7 +25,7 @@
 
 /* A command that has not been answered. */
 struct question {
-    struct question *next;
+    struct shed_node node;
     size_t server;          /* that is to have the key */
     size_t asked;           /* the same, or one to which it sent the question */
     struct shed_args *args; /* to be repeated elsewhere */
@@ -37,17 +39,19 @@ struct cli_redis {
     struct cli_server *server[CLI_REDIS_MAX]; /* NULL: not used yet */
     size_t chosen;
     const struct cli_server *heard; /* whose answer was the last; NULL: none */
-    struct question *first, **end;  /* in the order in which they were asked */
+    struct shed_list questions;     /* in the order in which they were asked */
 };
 
-/* The oldest question has been answered. */
-static void drop_question(struct cli_redis *redis)
+/* The oldest question. NULL: all have been answered. */
+static struct question *pop_question(struct cli_redis *redis)
 {
-    struct question *q = redis->first;
+    struct shed_node *node = shed_list_pop(&redis->questions);
 
-    redis->first = q->next;
-    if (redis->first == NULL)
-        redis->end = &redis->first;
+    return node != NULL ? shed_container_of(node, struct question, node) : NULL;
+}
+
+static void drop_question(struct question *q)
+{
     free(q->args);
     shed_reply_free(q->answer);
     free(q);
@@ -57,12 +61,10 @@ static void drop_question(struct cli_redis *redis)
 
 static struct cli_server *create_server(const struct cli_redis *redis, size_t i)
 {
-    const struct shed_cluster_node *node = &redis->map.node[i];
+    const struct shed_place *at =
+        cli_redis_is_cluster(redis) ? &redis->map.node[i].at : NULL;
 
-    return cli_redis_is_cluster(redis)
-               ? cli_server_create_at(redis->call, redis->address, &node->at)
-               : cli_server_create(redis->call,
-                                   shed_address_ref(redis->address));
+    return cli_server_create(redis->call, redis->address, at);
 }
 
 static struct cli_server *server_at(struct cli_redis *redis, size_t i)
@@ -133,7 +135,6 @@ void cli_redis_open(struct cli_call *call)
 
     call->redis = redis;
     redis->call = call;
-    redis->end = &redis->first;
     redis->address = cli_server_address(call);
     shed_cluster_map_init(&redis->map, &nowhere, shed_now_ms());
     cli_redis_follow(redis);
@@ -145,12 +146,14 @@ void cli_redis_open(struct cli_call *call)
 
 void cli_redis_close(struct cli_redis *redis)
 {
+    struct question *q;
+
     if (redis == NULL)
         return;
     for (size_t i = 0; i < CLI_REDIS_MAX; i++)
         cli_server_destroy(redis->server[i]);
-    while (redis->first != NULL)
-        drop_question(redis);
+    while ((q = pop_question(redis)) != NULL)
+        drop_question(q);
     shed_address_unref(redis->address);
     free(redis);
 }
@@ -213,8 +216,7 @@ void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
     q->args = shed_script_keep(args);
     if (q->args == NULL)
         cli_fail_nomem();
-    *redis->end = q;
-    redis->end = &q->next;
+    shed_list_append(&redis->questions, &q->node);
     if (!cli_server_send(cli_redis_server(redis), args, &q->answer, &err))
         cli_fail_error(redis->call, &err);
 }
@@ -297,7 +299,7 @@ static bool repeat(struct cli_redis *redis, struct question *q)
 struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
 {
     uint64_t end_ms = shed_deadline_ms(shed_now_ms(), redis->call->timeout_ms);
-    struct question *q = redis->first;
+    struct question *q = pop_question(redis);
     struct shed_reply *reply;
     struct shed_error err;
 
@@ -314,7 +316,7 @@ struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
     }
     reply = q->answer;
     q->answer = NULL;
-    drop_question(redis);
+    drop_question(q);
     return what != NULL ? cli_redis_check(redis, reply, what) : reply;
 }
 

@@ -79,12 +79,10 @@ static uint64_t bytes_in(const json_t *item)
     return (uint64_t)json_integer_value(json_object_get(item, "bytes"));
 }
 
-/* Keep a key in a list of the largest. It may be there already, as SCAN can
- * return a key twice. */
+/* Keep a key in a list of the largest. */
 static void keep_large(json_t *list, const struct cli_key *key, uint64_t bytes)
 {
     size_t i = 0;
-    bool is_there = false;
     json_t *item;
 
     while (i < json_array_size(list) &&
@@ -94,12 +92,9 @@ static void keep_large(json_t *list, const struct cli_key *key, uint64_t bytes)
         return;
     item = cli_out_open();
     cli_out_number(item, "bytes", bytes);
-    cli_out_bytes(item, "key", cli_key_bytes(key));
-    for (size_t j = 0; j < i; j++)
-        is_there |= json_equal(json_array_get(list, j), item) != 0;
-    if (!is_there && json_array_insert(list, i, item) != 0)
+    cli_out_bytes(item, "key", shed_key_bytes(&key->named.key));
+    if (json_array_insert_new(list, i, item) != 0)
         cli_fail_nomem();
-    json_decref(item);
     (void)json_array_remove(list, KEYS_SHOWN);
 }
 

@@ -25,8 +25,6 @@ const char *cli_server_advice(const char *error)
         {"max number of clients",
          ": raise maxclients, or stop some of the clients"},
         {"NOAUTH", ": give user and password in the URI"},
-        {"WRONGPASS", ": check user and password of the URI"},
-        {"invalid password", ": check the password of the URI"},
         {"AUTH", ": check user and password of the URI"},
         {"NOPERM", ": ACL SETUSER grants it"},
         {"READONLY", ": it is a replica; ask the primary"},
@@ -78,28 +76,21 @@ struct shed_address *cli_server_address(const struct cli_call *call)
 }
 
 struct cli_server *cli_server_create(const struct cli_call *call,
-                                     struct shed_address *address)
+                                     struct shed_address *address,
+                                     const struct shed_place *at)
 {
     const struct shed_client_options options = cli_client_options(call);
     struct cli_server *s = cli_alloc(1, sizeof(*s));
-
-    s->call = call;
-    s->address = address;
-    address->is_guide = true; /* replicas are looked at, too */
-    shed_conn_init(&s->conn, address, &options);
-    return s;
-}
-
-struct cli_server *cli_server_create_at(const struct cli_call *call,
-                                        const struct shed_address *base,
-                                        const struct shed_place *at)
-{
-    struct shed_address *address;
     struct shed_error err;
 
-    if (shed_address_create_at(base, at, &address, &err) != SHED_OK)
+    s->call = call;
+    if (at == NULL)
+        s->address = shed_address_ref(address);
+    else if (shed_address_create_at(address, at, &s->address, &err) != SHED_OK)
         cli_fail_error(call, &err);
-    return cli_server_create(call, address);
+    s->address->is_guide = true; /* replicas are looked at, too */
+    shed_conn_init(&s->conn, s->address, &options);
+    return s;
 }
 
 void cli_server_destroy(struct cli_server *s)
@@ -172,8 +163,6 @@ bool cli_server_await(struct cli_server *s, struct shed_reply **answer,
 {
     struct shed_reply *push;
 
-    /* the command may have been queued long ago, and is only sent now */
-    s->conn.queue.heard_ms = shed_now_ms();
     while (*answer == NULL) {
         if (!cli_server_hear(s, UINT64_MAX, &push, err))
             return false;
@@ -206,9 +195,8 @@ bool cli_server_open(struct cli_server *s, struct shed_error *err)
     if (s->address->host == NULL || !shed_address_is_refused(s->address))
         return false;
     shed_lookup_wait(s->address);
-    if (shed_address_is_refused(s->address)) /* it has no other address */
-        return false;
-    return connect_once(s, err);
+    return !shed_address_is_refused(s->address) && /* it has another one */
+           connect_once(s, err);
 }
 
 /* ----------------------------------------------------------------- asking */

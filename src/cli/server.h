@@ -24,14 +24,11 @@ struct shed_client_options cli_client_options(const struct cli_call *call);
  * program if the URI is wrong. */
 struct shed_address *cli_server_address(const struct cli_call *call);
 
-/* Takes the address over. Nothing is connected yet. */
+/* The server of an address, or, at this place unless it is NULL, a node or a
+ * sentinel of the URI from which that was made. Nothing is connected yet. */
 struct cli_server *cli_server_create(const struct cli_call *call,
-                                     struct shed_address *address);
-
-/* The same, of a node or a sentinel of the URI from which base was made. */
-struct cli_server *cli_server_create_at(const struct cli_call *call,
-                                        const struct shed_address *base,
-                                        const struct shed_place *at);
+                                     struct shed_address *address,
+                                     const struct shed_place *at);
 
 /* NULL is allowed. */
 void cli_server_destroy(struct cli_server *server);

@@ -38,7 +38,7 @@ _snowshed()
     fi
     case $command in
     get) common+=" --escaped --raw" ;;
-    invalidate) common+=" --escaped --stdin --tags --all-entries --rate" ;;
+    invalidate) common+=" --escaped --tags --all-entries --rate" ;;
     watch) common+=" --escaped --count --seconds --rate" ;;
     scan) common+=" --rate" ;;
     check) common+=" --mysql --query --sample --rate --grace" ;;

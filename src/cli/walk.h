@@ -55,7 +55,6 @@ struct cli_walk {
     char cursor[32];
     bool is_shown;
     struct shed_reply *keys; /* of the page */
-    uint64_t total;
     uint64_t shown_ms;
 };
 

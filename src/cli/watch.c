@@ -77,7 +77,7 @@ static const char *event_of(const struct known *before, const struct known *now)
  * as event_of. */
 static const char *update(struct watch *w, const struct cli_entry *e)
 {
-    struct shed_bytes name = cli_key_name(e->key);
+    struct shed_bytes name = e->key->named.key.redis;
     uint64_t hash = shed_hash(name.data, name.size, 0);
     struct known *known = &w->known[hash % SLOTS];
     struct known before = {.kind = CLI_NONE};
@@ -103,7 +103,7 @@ static void print_entry(const struct cli_entry *e)
     struct shed_bytes reason =
         shed_bytes(e->entry.payload, e->entry.payload_size);
 
-    printf("  %s", cli_escape(cli_key_name(e->key)).at);
+    printf("  %s", cli_escape(e->key->named.key.redis).at);
     if (cli_kind_is_stored(e->kind)) {
         printf("  %s, %s%s",
                e->kind == CLI_NEGATIVE ? "no such row"
@@ -209,7 +209,7 @@ static struct cli_server *track(struct watch *w)
     struct cli_server *pushes = cli_redis_connect(w->call->redis);
     struct cli_text all = cli_format("%s:{", w->call->words[0]);
     struct shed_bytes prefix =
-        w->call->count > 1 ? cli_key_name(&w->key) : shed_str(all.at);
+        w->call->count > 1 ? w->key.named.key.redis : shed_str(all.at);
     struct shed_reply *number, *answer;
     struct shed_error err;
     struct cli_text id;

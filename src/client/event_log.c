@@ -169,13 +169,15 @@ static bool pass(const struct shed_event_log *log, struct shed_log_kind *k,
 
 /* Keep what is told of a line that has just been suppressed. */
 static void hold_back(struct shed_log_kind *k, const struct shed_event *e,
-                      size_t keys, bool is_first)
+                      size_t keys, bool is_one_of_many)
 {
     enum shed_log_level level = (enum shed_log_level)level_of(e);
+    bool is_first = k->limit.suppressed == 1;
 
     if (is_first || level > k->level)
         k->level = level;
-    write_line(e, keys, k->text);
+    if (is_first || !is_one_of_many)
+        write_line(e, keys, k->text);
 }
 
 bool shed_event_log_add(struct shed_event_log *log, const struct shed_event *e,
@@ -183,29 +185,15 @@ bool shed_event_log_add(struct shed_event_log *log, const struct shed_event *e,
 {
     struct shed_log_kind *k = kind_of(log, e);
 
-    if (!shed_event_has_line(e))
-        return false;
-    if (k->limit.suppressed > 0) {
+    if (k->limit.suppressed > 0 || out == NULL) {
         k->limit.suppressed++;
     } else if (pass(log, k, now_ms)) {
         out->level = (enum shed_log_level)level_of(e);
         write_line(e, keys, out->text);
         return true;
     }
-    hold_back(k, e, keys, k->limit.suppressed == 1);
+    hold_back(k, e, keys, out == NULL);
     return false;
-}
-
-void shed_event_log_count(struct shed_event_log *log,
-                          const struct shed_event *e, uint64_t count)
-{
-    struct shed_log_kind *k = kind_of(log, e);
-
-    if (!shed_event_has_line(e))
-        return;
-    if (k->limit.suppressed == 0 && k->text[0] == '\0')
-        hold_back(k, e, 1, true);
-    k->limit.suppressed += count;
 }
 
 bool shed_event_log_is_waiting(const struct shed_event_log *log)

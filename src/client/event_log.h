@@ -47,16 +47,12 @@ bool shed_event_is_trouble(enum shed_event_kind kind, enum shed_code outcome);
 /* Whether such an event has a line. */
 bool shed_event_has_line(const struct shed_event *event);
 
-/* Whether an event is told now, in this line, which speaks for keys events of
- * as many keys; if not, and it has a line, it is counted. */
+/* Add an event that has a line, which speaks for keys events of as many keys.
+ * Returns: whether it is told now, by *out; if not, it is counted. out NULL: it
+ * is one of very many, of which only the first is told with its number. */
 bool shed_event_log_add(struct shed_event_log *log,
                         const struct shed_event *event, size_t keys,
                         uint64_t now_ms, struct shed_log_line *out);
-
-/* Count events of which only a number is known: event's line is told if none of
- * its kind has been suppressed before. */
-void shed_event_log_count(struct shed_event_log *log,
-                          const struct shed_event *event, uint64_t count);
 
 /* Whether there is something for shed_event_log_take to tell, now or when an
  * interval is over. */

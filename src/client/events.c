@@ -27,10 +27,6 @@
 #define SUMMARY_MS 1000
 #define SECOND_MS 1000
 
-/* What on_event is told within limits of their own: an event for which the line
- * of another speaks is one of very many. */
-enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
-
 SHED_CHECK_OPTIONS(shed_event);
 
 struct shed_events {
@@ -44,27 +40,29 @@ struct shed_events {
 
     struct shed_mutex mu;
     /* under mu */
-    struct shed_limit limit[SHED_EVENT_KINDS][CLASSES];
-    /* the outcome of the last that was left out */
-    enum shed_code left_out[SHED_EVENT_KINDS][CLASSES];
-    uint64_t left_out_total; /* how many have been */
-    bool is_summary_due;     /* posted, or its timer runs */
+    struct limited {
+        struct shed_limit limit;
+        enum shed_code outcome;     /* of the last that was left out */
+    } limited[SHED_EVENT_KINDS][2]; /* successes and troubles */
+    uint64_t left_out_total;
+    struct shed_event_log log;
+    bool is_summary_due; /* posted, or its timer runs */
 
     /* reactor thread only */
-    struct shed_event_log log;
     struct shed_timer *timer; /* NULL: it is closed */
 };
 
-/* An event that has been posted, and the bytes that it points to. */
+/* An event that has been posted, its line, and the bytes that it points to. */
 struct told {
     struct shed_post post;
     struct shed_events *events;
     struct shed_event event;
-    size_t keys; /* see shed_events_tell_of */
+    struct shed_log_line line;
+    bool has_line; /* and it is told now */
     char bytes[];
 };
 
-/* ------------------------------------------------------------- the lines */
+/* ------------------------------------------------------- what was left out */
 
 /* Make sure that what is left out is reported; with mu held. Any thread. */
 static void begin_summary_locked(struct shed_events *es)
@@ -74,45 +72,10 @@ static void begin_summary_locked(struct shed_events *es)
     es->is_summary_due = true;
 }
 
-/* Tell the numbers whose interval is over, or all if this is the end. */
-static void tell_numbers(struct shed_events *es)
-{
-    bool is_last = es->timer == NULL;
-    struct shed_log_line line;
-
-    while (shed_event_log_take(&es->log, shed_now_ms(), is_last, &line))
-        es->on_log(es->log_user, line.level, line.text);
-    if (!shed_event_log_is_waiting(&es->log))
-        return;
-    shed_mutex_lock(&es->mu);
-    begin_summary_locked(es);
-    shed_mutex_unlock(&es->mu);
-}
-
-/* Tell the line of an event, or hold it back; or add others that were left out,
- * of which no more is known than their number. */
-static void tell_line(struct shed_events *es, const struct shed_event *e,
-                      size_t keys, uint64_t left_out)
-{
-    struct shed_log_line line;
-
-    if (es->on_log == NULL || keys == 0)
-        return;
-    if (left_out > 0)
-        shed_event_log_count(&es->log, e, left_out);
-    else if (shed_event_log_add(&es->log, e, keys, shed_now_ms(), &line))
-        es->on_log(es->log_user, line.level, line.text);
-    tell_numbers(es);
-}
-
-/* ------------------------------------------------------- what was left out */
-
-static void tell_left_out(struct shed_events *es, size_t kind, enum class class,
+static void tell_left_out(struct shed_events *es, size_t kind,
                           enum shed_code outcome, uint64_t count)
 {
     char reason[SHED_REASON_BYTES];
-    const struct shed_event one = {.kind = (enum shed_event_kind)kind,
-                                   .outcome = outcome};
     const struct shed_event e = {.size = sizeof(e),
                                  .kind = SHED_EVENT_SUPPRESSED,
                                  .outcome = outcome,
@@ -121,28 +84,45 @@ static void tell_left_out(struct shed_events *es, size_t kind, enum class class,
                                  .about = kind};
 
     (void)snprintf(reason, sizeof(reason), "%llu times \"%s\"",
-                   (unsigned long long)count, shed_event_kind_name(one.kind));
-    if (es->on_event != NULL)
-        es->on_event(es->event_user, &e);
-    tell_line(es, &one, class != CLASS_SPOKEN_FOR, count);
+                   (unsigned long long)count,
+                   shed_event_kind_name((enum shed_event_kind)kind));
+    es->on_event(es->event_user, &e);
 }
 
 static void tell_events_left_out(struct shed_events *es)
 {
-    for (size_t i = 0; i < (size_t)SHED_EVENT_KINDS * CLASSES; i++) {
-        size_t kind = i / CLASSES, class = i % CLASSES;
+    for (size_t i = 0; i < 2 * (size_t)SHED_EVENT_KINDS; i++) {
+        struct limited *limited = &es->limited[i / 2][i % 2];
         enum shed_code outcome;
         uint64_t count;
         shed_mutex_lock(&es->mu);
-        count = shed_limit_take(&es->limit[kind][class]);
-        outcome = es->left_out[kind][class];
+        count = shed_limit_take(&limited->limit);
+        outcome = limited->outcome;
         shed_mutex_unlock(&es->mu);
-        if (count > 0)
-            tell_left_out(es, kind, (enum class) class, outcome, count);
+        if (count > 0 && es->on_event != NULL)
+            tell_left_out(es, i / 2, outcome, count);
     }
 }
 
-/* The interval of a line is longer than that of events, so it goes on. */
+/* Tell the numbers of lines whose interval is over, or all if this is the end.
+ * That interval is longer than that of events, so the timer goes on. */
+static void tell_lines_left_out(struct shed_events *es)
+{
+    bool is_last = es->timer == NULL, has_number;
+    struct shed_log_line line;
+
+    do {
+        shed_mutex_lock(&es->mu);
+        has_number =
+            shed_event_log_take(&es->log, shed_now_ms(), is_last, &line);
+        if (!has_number && shed_event_log_is_waiting(&es->log))
+            begin_summary_locked(es);
+        shed_mutex_unlock(&es->mu);
+        if (has_number)
+            es->on_log(es->log_user, line.level, line.text);
+    } while (has_number);
+}
+
 static void on_timer(void *arg)
 {
     struct shed_events *es = arg;
@@ -151,7 +131,7 @@ static void on_timer(void *arg)
     es->is_summary_due = false;
     shed_mutex_unlock(&es->mu);
     tell_events_left_out(es);
-    tell_numbers(es);
+    tell_lines_left_out(es);
 }
 
 static void set_summary_timer(struct shed_post *post)
@@ -165,43 +145,15 @@ static void set_summary_timer(struct shed_post *post)
 
 /* -------------------------------------------------------------- the events */
 
-static enum class class_of(const struct shed_event *e, size_t keys) {
-    if (keys == 0) return CLASS_SPOKEN_FOR;
-    return shed_event_is_trouble(e->kind, e->outcome) ? CLASS_TROUBLE
-                                                      : CLASS_OK;
-}
-
-/* Returns: whether it is told; if not, it is counted. is_lost: it has passed,
- * but there was no memory for it. */
-static bool pass(struct shed_events *es, const struct shed_event *e,
-                 size_t keys, bool is_lost)
-{
-    enum class class = class_of(e, keys);
-    struct shed_limit *limit = &es->limit[e->kind][class];
-    bool has_passed = false;
-
-    shed_mutex_lock(&es->mu);
-    if (is_lost)
-        limit->suppressed++;
-    else /* the clock is read here, so that it never goes back */
-        has_passed = shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, SECOND_MS,
-                                     shed_now_ms());
-    if (!has_passed) {
-        es->left_out[e->kind][class] = e->outcome;
-        es->left_out_total += es->on_event != NULL;
-        begin_summary_locked(es);
-    }
-    shed_mutex_unlock(&es->mu);
-    return has_passed;
-}
-
 static void call_posted(struct shed_post *post)
 {
     struct told *t = shed_container_of(post, struct told, post);
+    const struct shed_events *es = t->events;
 
-    if (t->events->on_event != NULL)
-        t->events->on_event(t->events->event_user, &t->event);
-    tell_line(t->events, &t->event, t->keys, 0);
+    if (es->on_event != NULL)
+        es->on_event(es->event_user, &t->event);
+    if (t->has_line)
+        es->on_log(es->log_user, t->line.level, t->line.text);
     free(t);
 }
 
@@ -216,8 +168,7 @@ static struct shed_bytes keep(char **at, struct shed_bytes bytes)
     return kept;
 }
 
-static struct told *copy(struct shed_events *es, const struct shed_event *e,
-                         size_t keys)
+static struct told *copy(struct shed_events *es, const struct shed_event *e)
 {
     const char *reason = e->reason != NULL ? e->reason : "";
     size_t reason_size = strlen(reason) + 1;
@@ -237,7 +188,26 @@ static struct told *copy(struct shed_events *es, const struct shed_event *e,
     t->event.reason = keep(&at, shed_bytes(reason, reason_size)).data;
     t->event.count = 1;
     t->event.about = e->kind;
-    t->keys = keys;
+    t->has_line = false;
+    return t;
+}
+
+/* Returns: what is to be told; NULL: it is counted, because there are too many,
+ * or there is no memory for it. */
+static struct told *pass_locked(struct shed_events *es,
+                                const struct shed_event *e, uint64_t now_ms)
+{
+    struct limited *limited =
+        &es->limited[e->kind][shed_event_is_trouble(e->kind, e->outcome)];
+    bool has_passed = shed_limit_pass(&limited->limit, SHED_EVENTS_PER_SECOND,
+                                      SECOND_MS, now_ms);
+    struct told *t = has_passed ? copy(es, e) : NULL;
+
+    if (t == NULL) {
+        limited->limit.suppressed += has_passed;
+        limited->outcome = e->outcome;
+        es->left_out_total += es->on_event != NULL;
+    }
     return t;
 }
 
@@ -246,16 +216,23 @@ void shed_events_tell_of(struct shed_events *es, const struct shed_event *e,
 {
     bool has_line = es->on_log != NULL && keys > 0 && shed_event_has_line(e);
     struct told *t;
+    uint64_t now_ms;
 
     assert((size_t)e->kind < SHED_EVENT_KINDS &&
            e->kind != SHED_EVENT_SUPPRESSED);
-    if ((es->on_event == NULL && !has_line) || !pass(es, e, keys, false))
+    if (es->on_event == NULL && !has_line)
         return;
-    t = copy(es, e, keys);
+    shed_mutex_lock(&es->mu);
+    now_ms = shed_now_ms(); /* here, so that it never goes back */
+    t = pass_locked(es, e, now_ms);
+    if (has_line && shed_event_log_add(&es->log, e, keys, now_ms,
+                                       t != NULL ? &t->line : NULL))
+        t->has_line = true;
+    if (t == NULL || t->has_line != has_line)
+        begin_summary_locked(es);
     if (t != NULL)
         shed_reactor_post(es->reactor, &t->post);
-    else
-        (void)pass(es, e, keys, true);
+    shed_mutex_unlock(&es->mu);
 }
 
 void shed_events_tell(struct shed_events *es, const struct shed_event *e)
@@ -306,10 +283,10 @@ void shed_events_close(struct shed_events *es)
 {
     if (es == NULL)
         return;
-    tell_events_left_out(es);
     shed_timer_destroy(es->timer);
     es->timer = NULL;
-    tell_numbers(es);
+    tell_events_left_out(es);
+    tell_lines_left_out(es);
 }
 
 void shed_events_destroy(struct shed_events *es)

@@ -60,10 +60,12 @@ void shed_error_set(struct shed_error *err, enum shed_code code,
     errno = saved_errno;
 }
 
-const char *shed_errno_text(int number, char text[SHED_ERRNO_BYTES])
+const char *shed_errno_text(int number)
 {
-    if (strerror_r(number, text, SHED_ERRNO_BYTES) != 0)
-        (void)snprintf(text, SHED_ERRNO_BYTES, "errno %d", number);
+    static _Thread_local char text[64];
+
+    if (strerror_r(number, text, sizeof(text)) != 0)
+        (void)snprintf(text, sizeof(text), "errno %d", number);
     return text;
 }
 

@@ -21,9 +21,8 @@ shed_error_set(struct shed_error *err, enum shed_code code, const char *format,
 #define shed_fail_nomem(err, what)                                             \
     shed_fail(err, SHED_ENOMEM, "out of memory for %s", what)
 
-/* The text of an errno, written to text. */
-#define SHED_ERRNO_BYTES 64
-const char *shed_errno_text(int number, char text[SHED_ERRNO_BYTES]);
+/* The text of an errno; the thread's next call overwrites it. */
+const char *shed_errno_text(int number);
 
 /* A copy of a failure, for free(), so that what has not failed needs no room
  * for it. Returns: NULL when out of memory. */

@@ -4,7 +4,6 @@
 #include "wire/parser.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LINE_END_BYTES ((size_t)2)

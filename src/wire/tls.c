@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -194,12 +193,10 @@ static int refuse_passphrase(char *out, int size, int is_writing, void *arg)
 static enum shed_code check_path(const char *setting, const char *path,
                                  struct shed_error *err)
 {
-    char text[SHED_ERRNO_BYTES];
-
     if (access(path, R_OK) == 0)
         return SHED_OK;
     return shed_fail(err, SHED_EINVAL, "client %s %s cannot be read: %s",
-                     setting, path, shed_errno_text(errno, text));
+                     setting, path, shed_errno_text(errno));
 }
 
 static enum shed_code believe(SSL_CTX *context, const char *ca,

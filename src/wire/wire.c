@@ -11,7 +11,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -199,11 +198,9 @@ static int move_from_stdio(int fd)
 static enum shed_code connect_failure(struct shed_address *a, int failure,
                                       struct shed_error *err)
 {
-    char text[SHED_ERRNO_BYTES];
-
     shed_address_refuse(a);
     return shed_fail(err, SHED_EREDIS, "Redis %s: cannot connect: %s", a->text,
-                     shed_errno_text(failure, text));
+                     shed_errno_text(failure));
 }
 
 enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
@@ -211,7 +208,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
 {
     struct sockaddr_storage name;
     socklen_t size;
-    char text[SHED_ERRNO_BYTES], host[SHED_HOST_BYTES];
+    char host[SHED_HOST_BYTES];
     int on = 1;
     enum shed_code code = shed_address_get(a, &name, &size, host, err);
 
@@ -222,7 +219,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     if (w->fd < 0)
         return shed_fail(err, SHED_EBUSY,
                          "Redis %s: no descriptor for a socket: %s", a->text,
-                         shed_errno_text(errno, text));
+                         shed_errno_text(errno));
     w->in_at = w->in_end = 0;
     w->is_starved = false;
     w->parser.takes_maps = a->is_guide;
@@ -269,13 +266,12 @@ static enum shed_wire_io lost(struct shed_error *err, const char *why)
 static enum shed_wire_io fail_io(struct shed_error *err, const char *what)
 {
     int failure = errno;
-    char text[SHED_ERRNO_BYTES];
 
     if (failure == EAGAIN || failure == EWOULDBLOCK || failure == EINTR ||
         failure == ENOBUFS)
         return SHED_WIRE_AGAIN;
     (void)shed_fail(err, SHED_EREDIS, "Redis: connection lost: %s: %s", what,
-                    shed_errno_text(failure, text));
+                    shed_errno_text(failure));
     return SHED_WIRE_LOST;
 }
 
@@ -400,12 +396,11 @@ enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
                             .tv_usec =
                                 (suseconds_t)(limit_ms % ms_per_s * us_per_ms)};
     int flags = fcntl(w->fd, F_GETFL);
-    char text[SHED_ERRNO_BYTES];
 
     if (flags < 0 || fcntl(w->fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
         setsockopt(w->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
         return shed_fail(err, SHED_EREDIS, "Redis: cannot set up a socket: %s",
-                         shed_errno_text(errno, text));
+                         shed_errno_text(errno));
     return SHED_OK;
 }
 

@@ -51,13 +51,16 @@ static char *copy_args(struct shed_args *copy, const struct shed_args *args,
 
 struct shed_args *shed_script_keep(const struct shed_args *args)
 {
+    const struct shed_args *a = args;
     struct shed_args *copy;
     size_t size = 0, count = 0;
     char *at;
 
-    for (const struct shed_args *a = args; a != NULL; a = a->more, count++)
+    do {
         for (int i = 0; i < a->count; i++)
             size += a->size[i];
+        count++;
+    } while ((a = a->more) != NULL);
     copy = malloc(count * sizeof(*copy) + size);
     if (copy == NULL)
         return NULL;

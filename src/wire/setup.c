@@ -10,37 +10,28 @@
 
 #include "base/error.h"
 
-/* Append one of the commands. */
-static enum shed_code say(struct shed_setup *s, const struct shed_args *args,
-                          struct shed_buffer *out, struct shed_error *err)
-{
-    assert(s->count < SHED_SETUP_MAX);
-    s->command[s->count++] = args->at[0];
-    return shed_buffer_append(out, args, 0, err);
-}
-
 enum shed_code shed_setup_begin(struct shed_setup *s, struct shed_address *a,
                                 uint64_t now_ms, struct shed_buffer *out,
                                 struct shed_error *err)
 {
-    const struct shed_args auth =
+    const struct shed_args commands[SHED_SETUP_MAX] = {
         a->user != NULL ? shed_args_of("AUTH", a->user, a->password, NULL)
-                        : shed_args_of("AUTH", a->password, NULL);
-    const struct shed_args select = shed_args_of("SELECT", a->db, NULL);
-    const struct shed_args role = shed_args_of("ROLE", NULL);
-    const struct shed_args time = shed_args_of("TIME", NULL);
+                        : shed_args_of("AUTH", a->password, NULL),
+        shed_args_of("SELECT", a->db, NULL), shed_args_of("ROLE", NULL),
+        shed_args_of("TIME", NULL)};
+    const bool is_needed[SHED_SETUP_MAX] = {
+        a->password != NULL, a->db[0] != '\0',
+        !a->is_guide && !atomic_load(&a->is_role_refused), !a->is_guide};
     enum shed_code code = SHED_OK;
 
     *s = (struct shed_setup){.address = a, .said_ms = now_ms};
-    if (a->password != NULL)
-        code = say(s, &auth, out, err);
-    if (code == SHED_OK && a->db[0] != '\0')
-        code = say(s, &select, out, err);
-    if (a->is_guide)
-        return code;
-    if (code == SHED_OK && !atomic_load(&a->is_role_refused))
-        code = say(s, &role, out, err);
-    return code == SHED_OK ? say(s, &time, out, err) : code;
+    for (size_t i = 0; code == SHED_OK && i < SHED_SETUP_MAX; i++) {
+        if (!is_needed[i])
+            continue;
+        s->command[s->count++] = commands[i].at[0];
+        code = shed_buffer_append(out, &commands[i], 0, err);
+    }
+    return code;
 }
 
 static bool awaits(const struct shed_setup *s, const char *command)

@@ -54,6 +54,13 @@ void shed_await_begin(struct shed_await *await, size_t i,
     shed_async_begin(call, &(struct shed_then){end, &await->outcome[i], NULL});
 }
 
+void shed_await_note(struct shed_await *await, size_t i,
+                     struct shed_value *value)
+{
+    await->outcome[i].await = await;
+    end(&await->outcome[i], SHED_OK, value, NULL);
+}
+
 enum shed_code shed_await_ends(struct shed_await *await, uint64_t deadline_ms,
                                struct shed_error *err)
 {

@@ -39,6 +39,11 @@ struct shed_await *shed_await_create(size_t count);
 void shed_await_begin(struct shed_await *await, size_t i,
                       struct shed_pending *call);
 
+/* In place of the i-th call: it has ended with this value, a reference of which
+ * is taken over. */
+void shed_await_note(struct shed_await *await, size_t i,
+                     struct shed_value *value);
+
 /* How much later than its deadline a call may end before its thread leaves it:
  * the loop is blocked, by a callback that does not return. */
 #define SHED_AWAIT_LATE_MS 5000

@@ -17,36 +17,26 @@
 #define TOGETHER_MAX 100
 #define FRAME_MARGIN_BYTES 65536
 
-/* What a call owns; arrays of as many as it has keys. */
+/* One key of a call. */
+struct one {
+    struct shed_pending *get; /* until it begins */
+    struct shed_args args;    /* its MGET's, or behind the first key of one */
+};
+
 struct batch {
     struct shed_cache *cache;
     const struct shed_terms *terms;
     size_t count;
-    struct shed_pending **gets;
-    /* of the gets that ask Redis */
-    struct shed_key_get **asked;
-    size_t asked_count;
-    unsigned together;      /* of them in one MGET */
-    struct shed_args *keys; /* behind the first one of an MGET */
+    struct one *one;
+    unsigned together; /* keys of one MGET */
     struct shed_args *commands;
-    size_t command_count;
     struct shed_reply **replies;
+    struct shed_await *await;
 };
 
 static void destroy_batch(struct batch *b)
 {
-    for (size_t i = 0; b->gets != NULL && i < b->count; i++) {
-        struct shed_key_get *g;
-        if (b->gets[i] == NULL) /* it is a call now */
-            continue;
-        g = shed_async_get_of(b->gets[i]);
-        shed_value_unref(g->look.value);
-        free(g->caller.why);
-        free(b->gets[i]);
-    }
-    free(b->gets);
-    free(b->asked);
-    free(b->keys);
+    free(b->one);
     free(b->commands);
     free(b->replies);
 }
@@ -56,26 +46,28 @@ static enum shed_code create_batch(struct batch *b,
                                    struct shed_error *err)
 {
     struct shed_named_key named;
-    size_t made = 0;
+    size_t i = 0;
 
-    b->gets = calloc(b->count, sizeof(struct shed_pending *));
-    b->asked = calloc(b->count, sizeof(struct shed_key_get *));
-    b->keys = calloc(b->count, sizeof(*b->keys));
+    b->one = calloc(b->count, sizeof(*b->one));
     b->commands = calloc(b->count, sizeof(*b->commands));
     b->replies = calloc(b->count, sizeof(struct shed_reply *));
-    if (b->gets == NULL || b->asked == NULL || b->keys == NULL ||
-        b->commands == NULL || b->replies == NULL)
+    b->await = shed_await_create(b->count);
+    if (b->one == NULL || b->commands == NULL || b->replies == NULL ||
+        b->await == NULL)
         goto fail;
-    for (; made < b->count; made++) {
-        shed_key_name(b->cache->name, items[made].key, &named);
-        b->gets[made] =
+    for (; i < b->count; i++) {
+        shed_key_name(b->cache->name, items[i].key, &named);
+        b->one[i].get =
             shed_async_get_create(b->cache, &named.key, b->terms, true);
-        if (b->gets[made] == NULL)
+        if (b->one[i].get == NULL)
             goto fail;
-        shed_async_get_of(b->gets[made])->caller.is_counted = true;
+        shed_async_get_of(b->one[i].get)->caller.is_counted = true;
     }
     return SHED_OK;
 fail:
+    while (i > 0)
+        free(b->one[--i].get);
+    free(b->await);
     destroy_batch(b);
     return shed_fail_nomem(err, "shed_get_many");
 }
@@ -111,97 +103,85 @@ static unsigned together_of(const struct shed_cache *cache)
     return fit < TOGETHER_MAX ? (unsigned)fit : TOGETHER_MAX;
 }
 
-/* Take what is near, and make the commands for the other keys. Returns: until
- * when to wait for them. */
-static uint64_t make_commands(struct batch *b)
+static struct shed_key_get *get_of(const struct batch *b, size_t i)
 {
-    uint64_t until_ms = 0, one_ms;
-    struct shed_args *last = NULL;
+    return shed_async_get_of(b->one[i].get);
+}
 
+/* Take what is near, and add the other keys to MGETs. Returns: how many. */
+static size_t make_commands(struct batch *b, uint64_t *until_ms)
+{
+    struct shed_args *last = NULL, *args;
+    size_t asked = 0;
+
+    *until_ms = 0;
     for (size_t i = 0; i < b->count; i++) {
-        struct shed_key_get *g = shed_async_get_of(b->gets[i]);
-        struct shed_args *args;
+        struct shed_key_get *g = get_of(b, i);
+        uint64_t one_ms;
         g->value = shed_look_near(b->cache, shed_key_bytes(&g->key), b->terms);
         if (g->value != NULL)
             continue;
         shed_look_begin(b->cache, &g->key, &g->look);
         one_ms = shed_look_until_ms(b->cache, &g->key, b->terms);
-        until_ms = one_ms > until_ms ? one_ms : until_ms;
-        if (b->asked_count % b->together > 0) {
-            args = &b->keys[b->asked_count];
+        *until_ms = one_ms > *until_ms ? one_ms : *until_ms;
+        if (asked % b->together > 0) {
+            args = &b->one[i].args;
             last->more = args;
         } else {
-            args = &b->commands[b->command_count++];
+            args = &b->commands[asked / b->together];
             *args = shed_args_of("MGET", NULL);
             args->is_guarded = true;
         }
         shed_args_add(args, g->key.redis.data, g->key.redis.size);
         last = args;
-        b->asked[b->asked_count++] = g;
+        asked++;
     }
-    return until_ms;
+    return asked;
 }
 
-/* Whether the server, or our user's rights, have no MGET. */
-static bool is_mget_refused(const struct batch *b)
+/* Take the replies. What is no entry, nor nil, is left to the call of the key.
+ */
+static void take_replies(struct batch *b, const struct shed_link_use *use)
 {
-    bool is_refused = false;
+    size_t at = 0;
 
-    for (size_t i = 0; i < b->command_count; i++)
-        is_refused |= shed_reply_error(b->replies[i]) != NULL &&
-                      shed_reply_code(b->replies[i]) == SHED_EDENIED;
-    return is_refused;
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_key_get *g = get_of(b, i);
+        struct shed_reply *whole, *reply;
+        struct shed_error unused;
+        if (g->value != NULL)
+            continue;
+        whole = b->replies[at / b->together];
+        reply = shed_reply_take(whole, at++ % b->together);
+        if (shed_reply_error(whole) != NULL &&
+            shed_reply_code(whole) == SHED_EDENIED)
+            atomic_store(&b->cache->client->address->is_mget_refused, true);
+        if (reply == NULL)
+            continue;
+        g->is_looked = shed_look_at(b->cache, &g->key, b->terms, reply, use,
+                                    &g->look, &unused) == SHED_OK;
+        g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
+    }
 }
 
-/* Take the reply to a get: an error of MGET is one for each. */
-static enum shed_code take_reply(struct batch *b, size_t i,
-                                 const struct shed_link_use *use,
-                                 struct shed_error *why)
-{
-    struct shed_key_get *g = b->asked[i];
-    struct shed_reply *whole = b->replies[i / b->together], *reply;
-    const char *error = shed_reply_error(whole);
-
-    reply = error != NULL ? shed_reply_make_error(error)
-                          : shed_reply_take(whole, i % b->together);
-    if (reply == NULL)
-        return shed_fail(why, SHED_EREDIS,
-                         "Redis: a reply to MGET of an unknown form, or no "
-                         "memory for it");
-    return shed_look_at(b->cache, &g->key, b->terms, reply, use, &g->look, why);
-}
-
-/* By MGETs in this thread. Afterwards a get has its value, or the code of its
- * failure, or is open. */
+/* By MGETs in this thread. */
 static void look_here(struct batch *b)
 {
     struct shed_link_use use;
-    struct shed_error all, one;
+    struct shed_error unused;
     uint64_t until_ms;
-    enum shed_code code, mine;
+    size_t commands;
 
     b->together = together_of(b->cache);
     if (b->together < 2)
         return;
-    until_ms = make_commands(b);
-    if (b->asked_count == 0)
+    commands = (make_commands(b, &until_ms) + b->together - 1) / b->together;
+    if (commands == 0 ||
+        shed_client_call(b->cache->client, b->commands, commands, b->replies,
+                         &use, NULL, until_ms, &unused) != SHED_OK)
         return;
-    code = shed_client_call(b->cache->client, b->commands, b->command_count,
-                            b->replies, &use, NULL, until_ms, &all);
-    if (code == SHED_OK && is_mget_refused(b)) {
-        atomic_store(&b->cache->client->address->is_mget_refused, true);
-        shed_reply_free_all(b->replies, b->command_count);
-        return;
-    }
-    for (size_t i = 0; i < b->asked_count; i++) {
-        struct shed_key_get *g = b->asked[i];
-        mine = code == SHED_OK ? take_reply(b, i, &use, &one) : code;
-        shed_get_take_look(g, mine == SHED_OK   ? NULL
-                              : code == SHED_OK ? &one
-                                                : &all);
-        g->is_looked = true;
-    }
-    shed_reply_free_all(b->replies, b->command_count);
+    take_replies(b, &use);
+    shed_reply_free_all(b->replies, commands);
 }
 
 void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
@@ -221,89 +201,7 @@ void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
         (void)shed_fail(all, code, "items[%zu]: %s", i, reason);
 }
 
-/* Begin the gets that are open as calls. Returns: the wait for them; NULL:
- * there are none, or no memory, which *why says. */
-static struct shed_await *begin_open(struct batch *b, struct shed_error *why)
-{
-    struct shed_await *await;
-    size_t open = 0, k = 0;
-
-    for (size_t i = 0; i < b->count; i++)
-        open += shed_get_is_open(shed_async_get_of(b->gets[i]));
-    if (open == 0)
-        return NULL;
-    await = shed_await_create(open);
-    if (await == NULL)
-        (void)shed_fail_nomem(why, "shed_get_many");
-    for (size_t i = 0; await != NULL && i < b->count; i++) {
-        if (!shed_get_is_open(shed_async_get_of(b->gets[i])))
-            continue;
-        shed_await_begin(await, k++, b->gets[i]);
-        b->gets[i] = NULL;
-    }
-    return await;
-}
-
-/* Take how get i has ended. *outcome is that of the next one that was a call of
- * its own; why: NULL, or why none of those has ended. Returns: the reason of a
- * failure. */
-static const char *take_end(struct batch *b, size_t i,
-                            struct shed_outcome **outcome,
-                            const struct shed_error *why,
-                            struct shed_item *item)
-{
-    struct shed_key_get *g;
-    struct shed_outcome *o;
-
-    if (b->gets[i] != NULL) {
-        g = shed_async_get_of(b->gets[i]);
-        if (shed_get_is_open(g))
-            shed_get_fail(g, why);
-        item->code = g->code;
-        item->value = g->value;
-        return shed_error_kept(g->caller.why);
-    }
-    if (why != NULL) {
-        item->code = why->code;
-        return why->reason;
-    }
-    o = (*outcome)++;
-    item->code = o->code;
-    item->value = o->value;
-    o->value = NULL;
-    return shed_error_kept(o->why);
-}
-
-/* Get keys that have been checked. */
-static enum shed_code get_many(struct batch *b, struct shed_item *items,
-                               struct shed_error *errors,
-                               struct shed_error *err)
-{
-    struct shed_error all = {SHED_OK, ""}, why = {SHED_OK, ""};
-    struct shed_await *await;
-    struct shed_outcome *outcome = NULL;
-
-    look_here(b);
-    await = begin_open(b, &why);
-    if (await != NULL) {
-        outcome = await->outcome;
-        why.code =
-            shed_await_ends(await, shed_terms_deadline_ms(b->terms), &why);
-    }
-    for (size_t i = 0; i < b->count; i++) {
-        const char *reason = take_end(
-            b, i, &outcome, why.code != SHED_OK ? &why : NULL, &items[i]);
-        shed_get_conclude(b->cache, &items[i], i, reason,
-                          errors != NULL ? &errors[i] : NULL, &all);
-    }
-    if (await != NULL)
-        shed_await_leave(await);
-    if (all.code != SHED_OK && err != NULL)
-        *err = all;
-    return all.code;
-}
-
-/* Nothing was asked, because of why. */
+/* All fail because of why. */
 static enum shed_code fail_items(struct shed_item *items, size_t count,
                                  struct shed_error *errors,
                                  const struct shed_error *why,
@@ -317,6 +215,47 @@ static enum shed_code fail_items(struct shed_item *items, size_t count,
     if (why->code != SHED_OK && err != NULL)
         *err = *why;
     return why->code;
+}
+
+/* Begin the gets that have no value as calls. */
+static void begin_open(struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_key_get *g = get_of(b, i);
+        if (g->value == NULL) {
+            shed_await_begin(b->await, i, b->one[i].get);
+        } else {
+            shed_await_note(b->await, i, g->value);
+            free(b->one[i].get);
+        }
+    }
+}
+
+/* Get keys that have been checked. */
+static enum shed_code get_many(struct batch *b, struct shed_item *items,
+                               struct shed_error *errors,
+                               struct shed_error *err)
+{
+    struct shed_error all = {SHED_OK, ""};
+    enum shed_code code;
+
+    look_here(b);
+    begin_open(b);
+    code = shed_await_ends(b->await, shed_terms_deadline_ms(b->terms), &all);
+    for (size_t i = 0; code == SHED_OK && i < b->count; i++) {
+        struct shed_outcome *outcome = &b->await->outcome[i];
+        items[i].code = outcome->code;
+        items[i].value = outcome->value;
+        outcome->value = NULL;
+        shed_get_conclude(b->cache, &items[i], i, shed_error_kept(outcome->why),
+                          errors != NULL ? &errors[i] : NULL, &all);
+    }
+    if (code != SHED_OK)
+        (void)fail_items(items, b->count, errors, &all, NULL);
+    shed_await_leave(b->await);
+    if (all.code != SHED_OK && err != NULL)
+        *err = all;
+    return all.code;
 }
 
 enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,

@@ -14,6 +14,7 @@
 #include <snowshed/mysql.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/latch.h"
 #include "base/random.h"
 #include "source/load.h"
@@ -77,10 +78,7 @@ static void read_entries(struct check *c)
 /* Runs on a thread of the source. */
 static void settle(struct shed_job *job)
 {
-    struct item *item =
-        (struct item *)(void *)((char *)job - offsetof(struct item, job));
-
-    shed_latch_count_down(item->latch, 1);
+    shed_latch_count_down(shed_container_of(job, struct item, job)->latch, 1);
 }
 
 static void load_rows(struct check *c)
@@ -227,25 +225,24 @@ static void settle_batch(struct check *c)
         cli_fail(c->call, CLI_FAILED, "no row can be compared: %s", c->why);
 }
 
-static void gather(struct check *c, struct shed_bytes name)
+static struct item *new_item(const struct check *c, struct shed_bytes name)
 {
     struct item *item = cli_alloc(1, sizeof(*item));
 
     (void)cli_key_parse(&item->key, c->call->words[0], name);
+    return item;
+}
+
+static void gather(struct check *c, struct item *item)
+{
     c->items[c->count++] = item;
     if (c->count == c->batch)
         settle_batch(c);
 }
 
-/* The name of an entry in Redis. A sample may be of a million. */
-struct drawn {
-    size_t size;
-    char name[];
-};
-
 /* Of the entries so far, each has the same chance to be in the sample
  * (J. Vitter, "Random Sampling with a Reservoir", 1985, algorithm R). */
-static void draw(struct check *c, struct drawn **sample, struct shed_bytes name)
+static void draw(struct check *c, struct item **sample, struct shed_bytes name)
 {
     uint64_t i = c->seen < c->call->sample
                      ? c->seen
@@ -255,16 +252,14 @@ static void draw(struct check *c, struct drawn **sample, struct shed_bytes name)
     if (i >= c->call->sample)
         return;
     free(sample[i]);
-    sample[i] = cli_alloc(1, sizeof(**sample) + name.size);
-    sample[i]->size = name.size;
-    memcpy(sample[i]->name, name.data, name.size);
+    sample[i] = new_item(c, name);
 }
 
 /* Compare all entries, or a sample of them. */
 static void check_entries(struct check *c, struct cli_walk *walk)
 {
     size_t size = (size_t)c->call->sample;
-    struct drawn **sample = cli_alloc(size, sizeof(struct drawn *));
+    struct item **sample = cli_alloc(size, sizeof(struct item *));
 
     while (cli_walk_next(walk))
         for (size_t i = 0; i < walk->count; i++) {
@@ -272,14 +267,12 @@ static void check_entries(struct check *c, struct cli_walk *walk)
             if (!found->is_entry || found->is_refresh)
                 continue;
             if (size == 0)
-                gather(c, found->name);
+                gather(c, new_item(c, found->name));
             else
                 draw(c, sample, found->name);
         }
-    for (size_t i = 0; i < size && sample[i] != NULL; i++) {
-        gather(c, shed_bytes(sample[i]->name, sample[i]->size));
-        free(sample[i]);
-    }
+    for (size_t i = 0; i < size && sample[i] != NULL; i++)
+        gather(c, sample[i]);
     free(sample);
     settle_batch(c);
 }

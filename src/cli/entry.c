@@ -125,11 +125,6 @@ bool cli_entry_is_null(const struct cli_entry *e)
     return e->kind == CLI_VALUE && (e->entry.flags & SHED_ENTRY_NULL) != 0;
 }
 
-const char *cli_entry_code(const struct cli_entry *e)
-{
-    return shed_code_name((enum shed_code)e->entry.row_version);
-}
-
 /* ----------------------------------------------------------------- showing */
 
 static void show_name(const struct cli_entry *e, json_t *out)
@@ -244,7 +239,8 @@ void cli_entry_show(const struct cli_entry *e, json_t *out)
         return;
     }
     cli_out_number(out, "failure_left_ms", e->left_ms);
-    cli_out_text(out, "code", cli_entry_code(e));
+    cli_out_text(out, "code",
+                 shed_code_name((enum shed_code)e->entry.row_version));
     cli_out_bytes(out, "reason",
                   shed_bytes(e->entry.payload, e->entry.payload_size));
 }

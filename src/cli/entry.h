@@ -82,9 +82,6 @@ void cli_entry_decode(struct cli_entry *entry, const struct cli_key *key,
 /* Whether it is a row whose value is NULL. */
 bool cli_entry_is_null(const struct cli_entry *entry);
 
-/* The code of a failure. */
-const char *cli_entry_code(const struct cli_entry *entry);
-
 /* Say what is known of it. */
 void cli_entry_show(const struct cli_entry *entry, json_t *out);
 

@@ -63,7 +63,7 @@ static const struct cli_option table[] = {
      "SNOWSHED_MYSQL"},
     {"query", 'q', "SQL", AT(query), 0,
      "SELECT of the key and the value, with one (?) for the keys"},
-    {"sample", 's', "N", AT(sample), 1000000,
+    {"sample", 's', "N", AT(sample), 100000,
      "compare this many random entries; default: all"},
     {"grace", 'g', "MS", AT(grace_ms), 600000,
      "how long to wait before a second look (1000)"},

@@ -15,9 +15,8 @@
 #include "wire/address.h"
 #include "wire/script.h"
 
-/* A command follows two redirections at once, as when a slot has moved, and the
- * next is being moved. From then on it waits before each. */
-#define ROUNDS_AT_ONCE 2
+/* A command follows a redirection at once, and waits before each further one.
+ */
 #define ROUND_MS 50
 
 /* The number of no server of a cluster: it has the slots that nobody has. */
@@ -131,7 +130,6 @@ void cli_redis_open(struct cli_call *call)
 {
     const struct shed_place nowhere = {.host = ""};
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
-    struct shed_error err;
 
     call->redis = redis;
     redis->call = call;
@@ -139,9 +137,6 @@ void cli_redis_open(struct cli_call *call)
     shed_cluster_map_init(&redis->map, &nowhere, shed_now_ms());
     cli_redis_follow(redis);
     (void)cli_redis_next(redis, &redis->chosen);
-    if (!cli_redis_is_cluster(redis) &&
-        !cli_server_open(cli_redis_server(redis), &err))
-        cli_fail_error(call, &err);
 }
 
 void cli_redis_close(struct cli_redis *redis)
@@ -309,7 +304,7 @@ struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
             cli_fail_error(redis->call, &err);
         if (!is_to_be_repeated(redis, q->answer) || shed_now_ms() >= end_ms)
             break;
-        if (i >= ROUNDS_AT_ONCE)
+        if (i > 0)
             shed_sleep_until(shed_now_ms() + ROUND_MS);
         if (!repeat(redis, q))
             break;

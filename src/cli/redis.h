@@ -17,9 +17,9 @@
 
 struct cli_redis;
 
-/* Connect to the call's URI, with AUTH and SELECT, and set call->redis. Of a
- * cluster the map of its slots is learnt from the first node that answers; a
- * primary is connected when it is first asked. */
+/* Set call->redis, for the call's URI. Of a cluster the map of its slots is
+ * learnt from the first node that answers. A server is connected, with AUTH and
+ * SELECT, when it is first asked. */
 void cli_redis_open(struct cli_call *call);
 
 /* NULL is allowed. */

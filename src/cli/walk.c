@@ -1,11 +1,9 @@
 /* SCAN, paced. */
 #include "cli/walk.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "entry/entry.h"
@@ -15,15 +13,11 @@
 #define PAGES_PER_S 20
 #define PAGE_MAX 500
 
-#define SHOW_EVERY_MS 200
-
 void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                             const char *pattern, uint64_t rate)
 {
-    *walk = (struct cli_walk){.redis = redis,
-                              .cursor = "0",
-                              .rate = {.per_s = rate},
-                              .is_shown = isatty(STDERR_FILENO) != 0};
+    *walk = (struct cli_walk){
+        .redis = redis, .cursor = "0", .rate = {.per_s = rate}};
     walk->page = rate / PAGES_PER_S + 1;
     if (walk->page > PAGE_MAX)
         walk->page = PAGE_MAX;
@@ -48,19 +42,9 @@ void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
     walk->cache = cache;
 }
 
-static void show(struct cli_walk *walk)
-{
-    uint64_t now_ms = shed_now_ms();
-
-    if (!walk->is_shown || now_ms < walk->shown_ms + SHOW_EVERY_MS)
-        return;
-    walk->shown_ms = now_ms;
-    (void)fprintf(stderr, "\r%" PRIu64 " keys ", walk->looked);
-}
-
 /* ----------------------------------------------------------------- a page */
 
-static void end_page(struct cli_walk *walk)
+void cli_walk_end(struct cli_walk *walk)
 {
     for (size_t i = 0; i < walk->count; i++)
         shed_reply_free_all(walk->found[i].answer, CLI_WALK_ASKS);
@@ -122,13 +106,10 @@ static void for_each_question(struct cli_walk *walk, bool is_asked)
 
 bool cli_walk_next(struct cli_walk *walk)
 {
-    end_page(walk);
-    if (!cli_redis_next(walk->redis, &walk->server)) {
-        cli_walk_end(walk);
+    cli_walk_end(walk);
+    if (!cli_redis_next(walk->redis, &walk->server))
         return false;
-    }
     cli_rate_keep(&walk->rate, walk->page);
-    show(walk);
     scan(walk);
     walk->count = shed_reply_count(walk->keys);
     walk->found = cli_alloc(walk->count, sizeof(*walk->found));
@@ -141,11 +122,4 @@ bool cli_walk_next(struct cli_walk *walk)
         for_each_question(walk, false);
     }
     return true;
-}
-
-void cli_walk_end(struct cli_walk *walk)
-{
-    end_page(walk);
-    if (walk->is_shown)
-        (void)fprintf(stderr, "\r%60s\r", "");
 }

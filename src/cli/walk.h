@@ -1,10 +1,9 @@
 /*
- * A walk over keys by SCAN, at a bounded rate, whose progress is shown on
- * a terminal. SCAN looks at every key of the database, including those of
- * others; it never blocks the server for longer than one page takes. A key that
- * exists all the time is found at least once, and may be found twice. The
- * primaries of a cluster are walked over one after another: a key whose slot
- * moves meanwhile can be missed.
+ * A walk over keys by SCAN, at a bounded rate. SCAN looks at every key of the
+ * database, including those of others; it never blocks the server for longer
+ * than one page takes. A key that exists all the time is found at least once,
+ * and may be found twice. The primaries of a cluster are walked over one after
+ * another: a key whose slot moves meanwhile can be missed.
  *
  *     cli_walk_begin(&walk, redis, "item", call->rate);
  *     walk.ask[0] = "STRLEN KEY";
@@ -53,9 +52,7 @@ struct cli_walk {
     char pattern[CLI_PATTERN_BYTES];
     size_t server; /* of which the keys are looked at */
     char cursor[32];
-    bool is_shown;
     struct shed_reply *keys; /* of the page */
-    uint64_t shown_ms;
 };
 
 /* Begin a walk over the keys of a cache, which must outlive it, or of all
@@ -74,7 +71,7 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
  * false: the walk has ended. */
 bool cli_walk_next(struct cli_walk *walk);
 
-/* End a walk before that, and remove what shows its progress. */
+/* End a walk before that. */
 void cli_walk_end(struct cli_walk *walk);
 
 #endif

@@ -115,7 +115,8 @@ static void print_entry(const struct cli_entry *e)
             "  process %s",
             cli_escape(shed_bytes(e->holder.process, SHED_PROCESS_BYTES)).at);
     } else if (e->kind == CLI_FAILURE) {
-        printf("  %s: %s", cli_entry_code(e), cli_escape(reason).at);
+        printf("  %s: %s", shed_code_name((enum shed_code)e->entry.row_version),
+               cli_escape(reason).at);
     }
 }
 

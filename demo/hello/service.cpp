@@ -65,7 +65,7 @@ static void raise_shop(const shed::client &client, const shed::cache &prices,
     auto lock = shed::lock::open(client, "shop-1").value();
     auto hold = lock.acquire(2000).value(); // released at the end
     run(mysql, "BEGIN");
-    shed::mysql_fence(mysql, "shop-1", hold.fence().value()).value();
+    shed::mysql_fence(mysql, "shop-1", lock.fence().value()).value();
     run(mysql, RAISE "WHERE shop_id = 1");
     run(mysql, "COMMIT");
     prices.invalidate_tags({"shop-1"}).value();

@@ -16,21 +16,20 @@ namespace shed
 {
 
 struct mysql_source {
-    static result<source> open(const detail::text &uri,
-                               const detail::text &query,
+    static result<source> open(const std::string &uri, const std::string &query,
                                const shed_mysql_options *options = nullptr)
     {
         return detail::open<source, struct shed_source>(
-            shed_mysql_source_open, uri.get(), query.get(), options);
+            shed_mysql_source_open, uri.c_str(), query.c_str(), options);
     }
 };
 
 /* For a handle of mysql_init, which the caller closes. */
-inline result<void> mysql_connect(void *mysql, const detail::text &uri,
+inline result<void> mysql_connect(void *mysql, const std::string &uri,
                                   const shed_mysql_options *options = nullptr,
                                   unsigned long client_flags = 0)
 {
-    return detail::call(shed_mysql_connect, mysql, uri.get(), options,
+    return detail::call(shed_mysql_connect, mysql, uri.c_str(), options,
                         client_flags);
 }
 

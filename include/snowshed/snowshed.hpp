@@ -265,33 +265,6 @@ template <class T, class F, class Handle> result<T> read(F f, Handle *handle)
     return out;
 }
 
-/* A text for C, where it ends at a zero byte: one that has any becomes empty,
- * and is refused, because no URI, name or query is empty. */
-class text
-{
-  public:
-    text(const char *given)
-        : is_null_(given == nullptr), text_(is_null_ ? "" : given)
-    {
-    }
-    text(std::string_view given)
-    {
-        if (given.find('\0') == std::string_view::npos)
-            text_ = given;
-    }
-    text(const std::string &given) : text(std::string_view(given))
-    {
-    }
-    const char *get() const noexcept
-    {
-        return is_null_ ? nullptr : text_.c_str();
-    }
-
-  private:
-    bool is_null_ = false;
-    std::string text_;
-};
-
 template <auto close> struct closer {
     template <class T> void operator()(T *handle) const noexcept
     {
@@ -318,6 +291,13 @@ template <class T, auto close> class handle
     T *get() const noexcept
     {
         return handle_.get();
+    }
+
+  protected:
+    /* What this owned is the caller's. */
+    T *give_up() noexcept
+    {
+        return handle_.release();
     }
 
   private:
@@ -421,11 +401,11 @@ class client : public detail::handle<struct shed_client, shed_client_close>
 {
   public:
     using handle::handle;
-    static result<client> open(const detail::text &uri,
+    static result<client> open(const std::string &uri,
                                const shed_client_options *options = nullptr)
     {
         return detail::open<client, struct shed_client>(shed_client_open,
-                                                        uri.get(), options);
+                                                        uri.c_str(), options);
     }
     result<shed_client_status> status() const
     {
@@ -649,12 +629,12 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
   public:
     using handle::get;
     using handle::handle;
-    static result<cache> open(const client &client, const detail::text &name,
+    static result<cache> open(const client &client, const std::string &name,
                               const source &source,
                               const shed_cache_options *options = nullptr)
     {
         return detail::open<cache, struct shed_cache>(
-            shed_cache_open, client.get(), name.get(), source.get(), options);
+            shed_cache_open, client.get(), name.c_str(), source.get(), options);
     }
 
     /* A row that does not exist is a success: a value whose is_absent() is
@@ -797,133 +777,50 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
 namespace detail
 {
 
-/* What can be asked of the hold of this thread, or of the process. */
-class held
+inline enum shed_code release(struct shed_lock *lock) noexcept
 {
-  public:
-    result<void> extend(std::uint64_t lease_ms = 0) const
-    {
-        return detail::call(shed_lock_extend, lock_, lease_ms);
-    }
-    result<shed_fence> fence() const
-    {
-        shed_fence out;
-        shed::error err;
-        if (shed_lock_fence(lock_, &out, &err) != SHED_OK)
-            return err;
-        return out;
-    }
-    bool is_mine() const noexcept
-    {
-        return shed_lock_is_mine(lock_) != 0;
-    }
-    std::uint64_t remaining_ms() const noexcept
-    {
-        return shed_lock_remaining_ms(lock_);
-    }
+    return shed_lock_release(lock, nullptr);
+}
 
-  protected:
-    explicit held(struct shed_lock *lock) noexcept : lock_(lock)
-    {
-    }
-
-    struct shed_lock *lock_;
-};
+/* Begin a lock's call that ends with done, by the C function f with these
+ * arguments. Returns: what shed_lock_cancel knows it by. */
+template <class F, class... Arguments>
+result<const void *> begin_lock(std::function<void(result<void>)> done, F f,
+                                Arguments... arguments)
+{
+    using function = std::function<void(result<void>)>;
+    auto owned = std::make_unique<function>(std::move(done));
+    auto end = [](void *user, struct shed_lock *, enum shed_code code,
+                  const error *reason) noexcept {
+        std::unique_ptr<function> call(static_cast<function *>(user));
+        (*call)(code == SHED_OK ? result<void>() : result<void>(*reason));
+    };
+    error err;
+    if (f(arguments..., end, owned.get(), &err) != SHED_OK)
+        return err;
+    return owned.release(); /* the call deletes it, perhaps has done so */
+}
 
 } // namespace detail
 
 /* A lock that is held; destroying it releases the lock. It must not outlive its
  * lock, and belongs to the thread that acquired it. */
-class hold : public detail::held
+class hold : public detail::handle<struct shed_lock, detail::release>
 {
   public:
-    hold(hold &&other) noexcept : held(std::exchange(other.lock_, nullptr))
-    {
-    }
-    hold &operator=(hold &&other) noexcept
-    {
-        std::swap(lock_, other.lock_);
-        return *this;
-    }
-    ~hold()
-    {
-        if (lock_ != nullptr)
-            (void)!shed_lock_release(lock_, nullptr);
-    }
+    using handle::handle;
 
     /* Release now, to learn whether it was held until the end. */
     result<void> release()
     {
-        return detail::call(shed_lock_release, std::exchange(lock_, nullptr));
-    }
-
-  private:
-    friend class lock;
-    explicit hold(struct shed_lock *lock) noexcept : held(lock)
-    {
+        return detail::call(shed_lock_release, give_up());
     }
 };
 
-/* An asynchronous acquire, which this can cancel. It may be dropped at any
- * time; the acquire goes on. */
-class pending
+class lock : public detail::handle<struct shed_lock, shed_lock_close>
 {
   public:
-    using function = std::function<void(result<void>)>;
-
-    /* Whether it was cancelled, see shed_lock_cancel. The lock must be open. */
-    bool cancel() const noexcept
-    {
-        return shed_lock_cancel(lock_, state_.get()) > 0;
-    }
-
-  private:
-    friend class lock;
-    /* Keeps itself until it is called; then its address stays taken while a
-     * pending knows it, so that no other acquire is cancelled. */
-    struct state {
-        function done;
-        std::shared_ptr<state> self;
-    };
-
-    static void call(void *user, struct shed_lock *, enum shed_code code,
-                     const shed::error *reason) noexcept
-    {
-        auto self = std::move(static_cast<state *>(user)->self);
-        auto done = std::move(self->done);
-        done(code == SHED_OK ? result<void>() : result<void>(*reason));
-    }
-    /* Begin a call by the C function f with these arguments. */
-    template <class F, class... Arguments>
-    static result<pending> begin(function done, F f, struct shed_lock *lock,
-                                 Arguments... arguments)
-    {
-        auto made = std::make_shared<state>();
-        shed::error err;
-        made->done = std::move(done);
-        made->self = made;
-        if (f(lock, arguments..., call, made.get(), &err) == SHED_OK)
-            return pending(lock, std::move(made));
-        made->self.reset();
-        return err;
-    }
-    pending(struct shed_lock *lock, std::shared_ptr<state> made) noexcept
-        : lock_(lock), state_(std::move(made))
-    {
-    }
-
-    struct shed_lock *lock_;
-    std::shared_ptr<state> state_;
-};
-
-class lock : public detail::handle<struct shed_lock, shed_lock_close>,
-             public detail::held
-{
-  public:
-    explicit lock(struct shed_lock *adopted) noexcept
-        : handle(adopted), held(adopted)
-    {
-    }
+    using handle::handle;
     static result<lock> open(const client &client, std::string_view name,
                              const shed_lock_options *options = nullptr)
     {
@@ -948,26 +845,56 @@ class lock : public detail::handle<struct shed_lock, shed_lock_close>,
         return hold(get());
     }
     /* done is a shed_lock_done_fn, and must not throw. Without an error the
-     * lock is the process's, until release_async or release. */
-    result<pending> acquire_async(std::uint64_t wait_ms,
-                                  pending::function done) const
+     * lock is the process's, until release_async or release. The result is for
+     * cancel, until done is called: that may be at once. */
+    result<const void *>
+    acquire_async(std::uint64_t wait_ms,
+                  std::function<void(result<void>)> done) const
     {
-        return pending::begin(std::move(done), shed_lock_acquire_async, get(),
-                              wait_ms);
+        return detail::begin_lock(std::move(done), shed_lock_acquire_async,
+                                  get(), wait_ms);
+    }
+    /* Whether it was cancelled, see shed_lock_cancel. */
+    bool cancel(const void *acquire) const noexcept
+    {
+        return shed_lock_cancel(get(), acquire) > 0;
     }
 
-    result<void> release_async(pending::function done) const
+    result<void> release_async(std::function<void(result<void>)> done) const
     {
         auto begun =
-            pending::begin(std::move(done), shed_lock_release_async, get());
+            detail::begin_lock(std::move(done), shed_lock_release_async, get());
         return begun ? result<void>() : result<void>(begun.error());
     }
-    /* Release a hold that acquire_async began; blocks. This and extend, fence,
-     * is_mine and remaining_ms are for such holds: a shed::hold has its own. */
+    /* Release a hold that acquire_async began; blocks. A shed::hold has its
+     * own. */
     result<void> release() const
     {
         return detail::call(shed_lock_release, get());
     }
+
+    /* Of the hold of this thread, or of the process. */
+    result<void> extend(std::uint64_t lease_ms = 0) const
+    {
+        return detail::call(shed_lock_extend, get(), lease_ms);
+    }
+    result<shed_fence> fence() const
+    {
+        shed_fence out;
+        shed::error err;
+        if (shed_lock_fence(get(), &out, &err) != SHED_OK)
+            return err;
+        return out;
+    }
+    bool is_mine() const noexcept
+    {
+        return shed_lock_is_mine(get()) != 0;
+    }
+    std::uint64_t remaining_ms() const noexcept
+    {
+        return shed_lock_remaining_ms(get());
+    }
+
     result<void> advance(std::uint64_t number) const
     {
         return detail::call(shed_lock_advance, get(), number);

@@ -58,18 +58,23 @@ static uint64_t seed(const uint64_t *place)
 
 /* SplitMix64: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom
  * number generators", OOPSLA 2014. */
+uint64_t shed_random_next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
 uint64_t shed_random_jitter(void)
 {
     static _Thread_local bool is_seeded;
     static _Thread_local uint64_t state;
-    uint64_t z;
 
     if (!is_seeded) {
         state = seed(&state);
         is_seeded = true;
     }
-    z = (state += 0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
+    return shed_random_next(&state);
 }

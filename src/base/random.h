@@ -20,4 +20,7 @@ void shed_random_unique(void *out, size_t size);
 /* 64 bits for jitter; never for a token. */
 uint64_t shed_random_jitter(void);
 
+/* The next 64 bits of a generator that begins with any state. */
+uint64_t shed_random_next(uint64_t *state);
+
 #endif

@@ -57,32 +57,6 @@ static void tell(const struct shed_lock *l, enum shed_event_kind kind,
     shed_events_tell(l->home->events, &event);
 }
 
-static void count_hold_locked(struct shed_lock *l)
-{
-    const struct shed_hold *hold = &l->machine.hold;
-    bool is_same = hold->generation == l->counted_generation;
-
-    if (l->held_since_us > 0 && (!hold->is_held || !is_same)) {
-        l->held_us = shed_now_us() - l->held_since_us;
-        shed_histogram_add(&l->counters.hold_us, l->held_us);
-        l->held_since_us = 0;
-    }
-    if (hold->is_held && !is_same) {
-        l->counted_generation = hold->generation;
-        l->held_since_us = shed_now_us();
-    }
-}
-
-static void count_locked(struct shed_lock *l)
-{
-    count_hold_locked(l);
-    if (l->machine.lost_generation == l->told_generation)
-        return;
-    l->told_generation = l->machine.lost_generation;
-    tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
-         l->machine.act.lost_reason.reason);
-}
-
 static void count_acquire(struct shed_lock *l,
                           const struct shed_lock_request *r)
 {
@@ -179,15 +153,21 @@ static void finish(struct shed_lock *l, struct shed_lock_request *r)
     free(r);
 }
 
-static void perform(struct shed_lock *l, struct shed_lock_act *act)
+/* held_us: how long a hold that is lost lasted. */
+static void perform(struct shed_lock *l, struct shed_lock_act *act,
+                    uint64_t held_us)
 {
     struct shed_lock_request *r;
 
     for (size_t i = 0; i < l->count; i++)
         if ((act->ask >> i & 1) != 0)
             shed_lock_server_ask(&l->server[i]);
-    for (unsigned i = 0; i < act->lost && l->options.on_lost != NULL; i++)
-        l->options.on_lost(l->options.user, l, &act->lost_reason);
+    for (unsigned i = 0; i < act->lost; i++) {
+        tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, held_us,
+             act->lost_reason.reason);
+        if (l->options.on_lost != NULL)
+            l->options.on_lost(l->options.user, l, &act->lost_reason);
+    }
     while ((r = shed_lock_request_of(shed_list_pop(&act->answered))) != NULL)
         finish(l, r); /* after the last one the lock may be gone */
 }
@@ -196,12 +176,13 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
                      size_t server)
 {
     struct shed_lock_facts facts = {
-        .now_ms = shed_now_ms(),
+        .now_us = shed_now_us(),
         .random = shed_random_jitter(),
         .is_pushed = shed_session_is_on(
             shed_client_session(l->home, l->spec.key[SHED_LOCK_KEY])),
         .is_settled = is_settled(l)};
     struct shed_lock_act act;
+    uint64_t held_us;
     bool is_other_time;
 
     assert(shed_reactor_is_current(l->home->reactor));
@@ -210,7 +191,7 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
     if (event == SHED_LOCK_EV_TIMER)
         l->timer_at_ms = UINT64_MAX;
     shed_lock_step(&l->machine, event, server, &facts);
-    count_locked(l);
+    held_us = l->machine.held_us;
     act = shed_lock_machine_take(&l->machine);
     is_other_time = act.timer_at_ms != l->timer_at_ms;
     l->timer_at_ms = act.timer_at_ms;
@@ -219,7 +200,7 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
         shed_timer_set(l->timer, shed_left_ms(act.timer_at_ms, shed_now_ms()));
     else if (is_other_time)
         shed_timer_stop(l->timer);
-    perform(l, &act);
+    perform(l, &act, held_us);
 }
 
 /* --------------------------------------------------------------- any thread */
@@ -233,7 +214,6 @@ void shed_lock_changed_locked(struct shed_lock *l)
 {
     const struct shed_lock_act *act = &l->machine.act;
 
-    count_locked(l);
     if (act->ask != 0 || act->lost > 0 || act->answered.first != NULL ||
         act->timer_at_ms < l->timer_at_ms)
         shed_lock_wake(l);
@@ -245,7 +225,7 @@ static void step_locked(struct shed_lock *l, enum shed_lock_event event)
 {
     struct shed_lock_facts facts = l->machine.facts;
 
-    facts.now_ms = shed_now_ms();
+    facts.now_us = shed_now_us();
     facts.random = shed_random_jitter();
     facts.is_settled = is_settled(l);
     shed_lock_step(&l->machine, event, 0, &facts);

@@ -48,12 +48,7 @@ struct shed_lock {
     struct shed_mutex mu;
     /* under mu */
     struct shed_lock_machine machine;
-    uint64_t
-        counted_generation;   /* of the last hold whose beginning was counted */
-    uint64_t held_since_us;   /* when that hold began; 0: its end was counted */
-    uint64_t held_us;         /* how long the last hold that ended lasted */
-    uint64_t told_generation; /* of the last hold whose loss was told */
-    uint64_t timer_at_ms;     /* the timer runs until then */
+    uint64_t timer_at_ms;      /* the timer runs until then */
     struct shed_error refusal; /* of the machine's facts */
 
     /* home reactor */
@@ -71,8 +66,8 @@ void shed_lock_drive(struct shed_lock *lock, enum shed_lock_event event,
 /* Have the engine make a step. Any thread. */
 void shed_lock_wake(struct shed_lock *lock);
 
-/* Under mu, any thread. To be called after a change to the machine: updates the
- * statistics, and wakes the engine if it has something to do. */
+/* Under mu, any thread. To be called after a change to the machine: wakes the
+ * engine if it has something to do. */
 void shed_lock_changed_locked(struct shed_lock *lock);
 
 /* Add a request whose caller waits, and send its command in this thread if it

@@ -21,7 +21,10 @@ enum { STEP_SET, STEP_EXPIRE, STEP_LOOK, STEP_READ, STEP_REPAIR };
 /* The longest time that a live holder is allowed between its two commands. */
 #define COMMAND_GAP_MS 20
 
-enum { MS_PER_S = 1000, PTTL_NONE = -1, PTTL_GONE = -2 };
+/* The pause before another try where the lock was free a moment ago. */
+#define SOON_MS 1
+
+enum { PTTL_NONE = -1, PTTL_GONE = -2 };
 
 static void add(struct shed_exchange *exchange, struct shed_args *args,
                 const char *command)
@@ -30,40 +33,26 @@ static void add(struct shed_exchange *exchange, struct shed_args *args,
     shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
 }
 
-/* EXPIRE where the lease is in whole seconds, as other clients send it. */
-static void add_expire(struct shed_exchange *exchange, struct shed_args *args)
-{
-    bool is_whole = exchange->lease_ms % MS_PER_S == 0;
-
-    add(exchange, args, is_whole ? "EXPIRE" : "PEXPIRE");
-    shed_exchange_add_number(exchange, 0, args,
-                             is_whole ? exchange->lease_ms / MS_PER_S
-                                      : exchange->lease_ms);
-}
-
 static void add_acquire(struct shed_exchange *exchange, struct shed_args *args)
 {
-    switch (exchange->step) {
-    case STEP_SET:
-        add(exchange, args, "SETNX");
-        shed_args_add_text(args, exchange->holder.token_hex);
-        return;
-    case STEP_EXPIRE:
-        add_expire(exchange, args);
-        return;
-    case STEP_LOOK:
-        add(exchange, args, "PTTL");
-        return;
-    case STEP_READ:
-        add(exchange, args, "GET");
-        return;
-    default:
-        shed_exchange_add_swap(
-            exchange, args,
-            shed_bytes(exchange->seen.bytes, exchange->seen.size),
-            exchange->holder.token_hex, exchange->lease_ms);
+    static const char *const commands[] = {[STEP_SET] = "SETNX",
+                                           [STEP_EXPIRE] = "PEXPIRE",
+                                           [STEP_LOOK] = "PTTL",
+                                           [STEP_READ] = "GET"};
+    const struct shed_lock_seen *seen = &exchange->seen;
+    const char *token = exchange->holder.token_hex;
+
+    if (exchange->step == STEP_REPAIR) {
+        shed_exchange_add_swap(exchange, args,
+                               shed_bytes(seen->bytes, seen->size), token,
+                               exchange->lease_ms);
         return;
     }
+    add(exchange, args, commands[exchange->step]);
+    if (exchange->step == STEP_SET)
+        shed_args_add_text(args, token);
+    else if (exchange->step == STEP_EXPIRE)
+        shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
 }
 
 static bool has_lease(const struct shed_exchange *exchange)
@@ -100,10 +89,8 @@ static bool on_look(struct shed_exchange *exchange, long long pttl)
     if (pttl == PTTL_NONE)
         return go_to(exchange, STEP_READ);
     exchange->seen.since_ms = 0;
-    if (pttl == PTTL_GONE)
-        return shed_exchange_again(exchange);
-    exchange->look_ms = (uint64_t)pttl + 1;
-    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+    return shed_exchange_lose(exchange,
+                              pttl == PTTL_GONE ? SOON_MS : (uint64_t)pttl + 1);
 }
 
 static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
@@ -122,9 +109,7 @@ static bool on_read(struct shed_exchange *exchange,
     const char *bytes = shed_reply_bytes(reply, &size);
 
     if (bytes == NULL)
-        return exchange->op == SHED_LOCK_OP_ACQUIRE
-                   ? shed_exchange_again(exchange)
-                   : shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+        return shed_exchange_lose(exchange, SOON_MS);
     if (!has_lease(exchange))
         return shed_exchange_answer(
             exchange, size == SHED_TOKEN_HEX_BYTES &&
@@ -138,8 +123,8 @@ static bool on_read(struct shed_exchange *exchange,
     }
     if (exchange->now_ms - seen->since_ms >= COMMAND_GAP_MS)
         return go_to(exchange, STEP_REPAIR);
-    exchange->look_ms = seen->since_ms + COMMAND_GAP_MS - exchange->now_ms;
-    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+    return shed_exchange_lose(exchange, seen->since_ms + COMMAND_GAP_MS -
+                                            exchange->now_ms);
 }
 
 static bool on_acquire(struct shed_exchange *exchange,
@@ -160,7 +145,7 @@ static bool on_acquire(struct shed_exchange *exchange,
     default: /* EXPIRE, REPAIR; 0: the key is gone, or somebody was faster */
         exchange->seen.since_ms = 0;
         return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
-                          : shed_exchange_again(exchange);
+                          : shed_exchange_lose(exchange, SOON_MS);
     }
 }
 

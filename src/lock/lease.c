@@ -53,10 +53,9 @@ static bool on_acquire(struct shed_exchange *exchange,
         exchange->is_takeover = shed_reply_at(reply, 2) != NULL;
         return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
     }
-    if (shed_reply_begins(kind, "TAKEN") && shed_reply_integer(what) >= 0) {
-        exchange->look_ms = (uint64_t)shed_reply_integer(what) + 1;
-        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
-    }
+    if (shed_reply_begins(kind, "TAKEN") && shed_reply_integer(what) >= 0)
+        return shed_exchange_lose(exchange,
+                                  (uint64_t)shed_reply_integer(what) + 1);
     if (shed_reply_begins(kind, "WRONGTYPE"))
         return shed_exchange_refuse(exchange);
     return shed_exchange_fail(exchange, reply);

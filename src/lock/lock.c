@@ -103,24 +103,17 @@ static enum shed_code begin_acquire(struct shed_lock_request *r,
     return shed_lock_holder_init(&r->holder, wait_ms, err);
 }
 
-/* Answer what can be answered without Redis. */
-static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
-                        uint64_t wait_ms, enum shed_code *code,
-                        struct shed_error *err)
+/* Whether this thread has the lock: then it has it once more. */
+static bool is_reentered(struct shed_lock *l, const struct shed_owner *self)
 {
     struct shed_hold *hold = &l->machine.hold;
-    bool is_safe, is_answered;
+    bool is_mine;
 
     shed_mutex_lock(&l->mu);
-    is_safe = shed_hold_is_safe(hold, shed_now_ms());
-    is_answered = is_safe && (hold->owner == self || wait_ms == 0);
-    if (is_answered && hold->owner == self)
-        hold->count++; /* *code is SHED_OK */
-    else if (is_answered)
-        *code = shed_fail(err, SHED_ETIMEDOUT,
-                          "the lock is held by another thread of this process");
+    is_mine = shed_hold_is_safe(hold, shed_now_ms()) && hold->owner == self;
+    hold->count += is_mine;
     shed_mutex_unlock(&l->mu);
-    return is_answered;
+    return is_mine;
 }
 
 enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
@@ -132,7 +125,7 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
 
     if (code == SHED_OK)
         code = check_wait(wait_ms, err);
-    if (code != SHED_OK || answer_here(l, self, wait_ms, &code, err))
+    if (code != SHED_OK || is_reentered(l, self))
         return code;
     code = begin_acquire(&r, self, wait_ms, err);
     return code == SHED_OK ? run(l, &r, err) : code;
@@ -171,15 +164,14 @@ static bool leave_locked(struct shed_lock *l, const struct shed_owner *self,
 
     r->op = SHED_LOCK_OP_RELEASE;
     if (shed_hold_is_mine(hold, self) && hold->count > 1)
-        shed_lock_machine_see_end(&l->machine, shed_now_ms());
+        shed_lock_machine_see_end(&l->machine, shed_now_us());
     if (!shed_hold_is_mine(hold, self)) {
         r->code = fail_lost_locked(l, &r->error);
     } else if (--hold->count == 0) {
         is_last = true;
-        shed_lock_machine_leave(&l->machine, r);
+        shed_lock_machine_leave(&l->machine, r, shed_now_us());
     }
     shed_lock_changed_locked(l);
-    r->held_us = l->held_us;
     return is_last;
 }
 
@@ -217,7 +209,7 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
         return code;
     shed_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->machine.hold, self))
-        shed_lock_machine_see_end(&l->machine, shed_now_ms());
+        shed_lock_machine_see_end(&l->machine, shed_now_us());
     if (!shed_hold_is_mine(&l->machine.hold, self))
         code = fail_lost_locked(l, err);
     shed_lock_changed_locked(l);

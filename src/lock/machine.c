@@ -159,7 +159,7 @@ static bool begin_closing(struct shed_lock_machine *m)
 {
     if (m->hold.is_held) {
         m->closer->is_inner = false;
-        shed_lock_machine_leave(m, m->closer);
+        shed_lock_machine_leave(m, m->closer, m->facts.now_us);
         shed_round_begin(m, m->closer);
         return true;
     }
@@ -296,7 +296,7 @@ static bool begin_next(struct shed_lock_machine *m)
 static void go_on(struct shed_lock_machine *m)
 {
     do {
-        shed_lock_machine_see_end(m, m->now_ms);
+        shed_lock_machine_see_end(m, m->facts.now_us);
         while (shed_round_end(m))
             ; /* one round may be followed by another */
     } while (!is_engaged(m) && begin_next(m));
@@ -350,7 +350,7 @@ void shed_lock_step(struct shed_lock_machine *m, enum shed_lock_event event,
     if (m->life == SHED_LOCK_CLOSED)
         return;
     m->facts = *facts;
-    m->now_ms = facts->now_ms;
+    m->now_ms = facts->now_us / SHED_US_PER_MS;
     m->random = facts->random;
     if (event == SHED_LOCK_EV_ANSWERED)
         shed_round_answered(m, server);

@@ -203,7 +203,6 @@ static void stop(struct shed_lock *l)
     shed_mutex_unlock(&l->mu);
     shed_lock_wake(l);
     (void)shed_latch_wait(&latch, UINT64_MAX);
-    closer.held_us = l->held_us;
     shed_lock_count(l, &closer);
     for (size_t i = 0; i < l->count; i++)
         shed_reactor_run(l->server[i].client->reactor, shed_lock_server_close,

@@ -11,10 +11,6 @@
 #include "base/error.h"
 #include "base/random.h"
 
-/* How often an exchange may begin again because the lock appeared and
- * vanished. */
-#define ROUNDS_MAX 3
-
 const struct shed_algorithm *
 shed_algorithm_of(const struct shed_lock_options *options)
 {
@@ -127,14 +123,10 @@ bool shed_exchange_fail(struct shed_exchange *exchange,
     return shed_exchange_end_by_error(exchange);
 }
 
-bool shed_exchange_again(struct shed_exchange *exchange)
+bool shed_exchange_lose(struct shed_exchange *exchange, uint64_t look_ms)
 {
-    if (exchange->rounds++ >= ROUNDS_MAX) {
-        exchange->look_ms = 1;
-        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
-    }
-    exchange->step = 0;
-    return true;
+    exchange->look_ms = look_ms;
+    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
 static void read_clocks(struct shed_exchange *exchange)
@@ -157,8 +149,8 @@ bool shed_exchange_next_command(struct shed_exchange *exchange,
     if (!exchange->spec->algorithm->next_command(exchange, args))
         return false;
     /* what comes after that repairs or ends what it began */
-    args->is_guarded = exchange->op == SHED_LOCK_OP_ACQUIRE &&
-                       exchange->step == 0 && exchange->rounds == 0;
+    args->is_guarded =
+        exchange->op == SHED_LOCK_OP_ACQUIRE && exchange->step == 0;
     return true;
 }
 

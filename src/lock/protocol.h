@@ -97,7 +97,6 @@ struct shed_exchange {
     uint64_t wall_ms, now_ms;
     /* while it is under way; used by the algorithm */
     int step;
-    unsigned rounds;
     char digits[4][SHED_DIGITS];
     enum shed_script script; /* of the last command, if that was a script */
     /* the answer */
@@ -174,9 +173,8 @@ bool shed_exchange_refuse(struct shed_exchange *exchange);
 bool shed_exchange_fail(struct shed_exchange *exchange,
                         const struct shed_reply *reply);
 
-/* Begin again, because the value that was seen is gone; at most ROUNDS_MAX
- * times. */
-bool shed_exchange_again(struct shed_exchange *exchange);
+/* End it with NO: it may be free in so many ms. Returns: false, always. */
+bool shed_exchange_lose(struct shed_exchange *exchange, uint64_t look_ms);
 
 /* A question about the lock, with the lease of its options. */
 struct shed_exchange shed_exchange_make(const struct shed_lock_spec *spec,

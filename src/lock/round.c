@@ -48,6 +48,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "lock/state.h"
 
 /* The first pause while no pushes arrive, and the longest; it doubles up to
@@ -142,10 +143,11 @@ static uint64_t poll_ms(struct shed_lock_machine *m)
     uint64_t pause_ms = m->spec->algorithm->poll_ms;
 
     return m->facts.is_pushed
-               ? shed_backoff_equal_ms(0, pause_ms, pause_ms, shed_lock_draw(m))
+               ? shed_backoff_equal_ms(0, pause_ms, pause_ms,
+                                       shed_random_next(&m->random))
                : shed_backoff_ms(m->attempts, ALONE_FIRST_MS,
                                  shed_lock_sooner_ms(pause_ms, ALONE_MS),
-                                 shed_lock_draw(m));
+                                 shed_random_next(&m->random));
 }
 
 static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
@@ -416,7 +418,7 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
     struct shed_voter *v = &m->voter[i];
     enum shed_lock_op op = v->exchange.op;
     enum shed_voter_state before =
-        shed_voter_answered(v, m->now_ms, shed_lock_draw(m));
+        shed_voter_answered(v, m->now_ms, shed_random_next(&m->random));
 
     assert(before != SHED_VOTER_ASKED || round->is_open);
     if (before == SHED_VOTER_ASKED) {

@@ -7,6 +7,7 @@
 
 #include "base/backoff.h"
 #include "base/error.h"
+#include "base/random.h"
 
 /* For how long a handle may acquire the lock repeatedly while others wait
  * elsewhere. Its own threads get it fastest, so some repetition pays. */
@@ -20,22 +21,12 @@
 #define RETRY_FIRST_MS 5
 #define REWRITE_MS 40
 
-uint64_t shed_lock_draw(struct shed_lock_machine *m)
-{
-    /* splitmix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) */
-    uint64_t z = m->random += 0x9e3779b97f4a7c15;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
 uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m)
 {
     return shed_lock_is_alone(m)
                ? 0
                : shed_backoff_ms(0, SHED_LOCK_SPREAD_MS, SHED_LOCK_SPREAD_MS,
-                                 shed_lock_draw(m));
+                                 shed_random_next(&m->random));
 }
 
 /* ------------------------------------------------------------- the queues */
@@ -106,9 +97,11 @@ void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange)
 }
 
 /* Begin a hold of what an acquire has won; there must be none. */
-static void begin_hold(struct shed_hold *h, struct shed_owner *owner,
+static void begin_hold(struct shed_lock_machine *m, struct shed_owner *owner,
                        const struct shed_exchange *exchange)
 {
+    struct shed_hold *h = &m->hold;
+
     assert(!h->is_held);
     *h = (struct shed_hold){.is_held = true,
                             .owner = shed_owner_ref(owner),
@@ -116,7 +109,8 @@ static void begin_hold(struct shed_hold *h, struct shed_owner *owner,
                             .generation = h->generation + 1,
                             .holder = exchange->holder,
                             .fence = exchange->fence,
-                            .since_ms = exchange->asked_ms};
+                            .since_ms = exchange->asked_ms,
+                            .granted_us = m->facts.now_us};
     shed_hold_renew(h, exchange);
 }
 
@@ -127,12 +121,17 @@ void shed_lock_machine_retry(struct shed_lock_machine *m)
                             ? REWRITE_MS
                             : RETRY_FIRST_MS + h->lease_ms / RETRY_DIVISOR;
 
-    h->renew_at_ms = m->now_ms + shed_backoff_equal_ms(0, pause_ms, h->lease_ms,
-                                                       shed_lock_draw(m));
+    h->renew_at_ms =
+        m->now_ms + shed_backoff_equal_ms(0, pause_ms, h->lease_ms,
+                                          shed_random_next(&m->random));
 }
 
-static void end_hold(struct shed_hold *h)
+static void end_hold(struct shed_lock_machine *m, uint64_t now_us)
 {
+    struct shed_hold *h = &m->hold;
+
+    m->held_us = now_us - h->granted_us;
+    shed_histogram_add(&m->counters->hold_us, m->held_us);
     shed_owner_unref(h->owner);
     h->owner = NULL;
     h->is_held = false;
@@ -189,7 +188,7 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
     if (!shed_lock_is_alone(m))
         shed_lock_cancel_try(m, &m->hold.holder);
     wake_first(m);
-    end_hold(&m->hold);
+    end_hold(m, m->facts.now_us);
 }
 
 void shed_lock_machine_grant(struct shed_lock_machine *m,
@@ -198,7 +197,7 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
 {
     if (m->hold.is_held)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
-    begin_hold(&m->hold, r->owner, exchange);
+    begin_hold(m, r->owner, exchange);
     r->is_takeover |= exchange->is_takeover;
     shed_count(&m->counters->acquired, 1);
     m->last_try.code = SHED_OK;
@@ -208,18 +207,20 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
         m->cohort_since_ms = exchange->asked_ms;
 }
 
-void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_ms)
+void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_us)
 {
-    m->now_ms = now_ms;
-    if (m->hold.is_held && now_ms >= m->hold.valid_until_ms)
+    m->facts.now_us = now_us;
+    m->now_ms = now_us / SHED_US_PER_MS;
+    if (m->hold.is_held && m->now_ms >= m->hold.valid_until_ms)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
 }
 
 void shed_lock_machine_leave(struct shed_lock_machine *m,
-                             struct shed_lock_request *release)
+                             struct shed_lock_request *release, uint64_t now_us)
 {
     release->holder = m->hold.holder;
-    end_hold(&m->hold);
+    end_hold(m, now_us);
+    release->held_us = m->held_us;
 }
 
 /* The releaser hears of its release first and would win every time, however

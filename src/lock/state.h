@@ -30,8 +30,8 @@ struct shed_hold {
     struct shed_lock_holder holder;
     uint64_t fence;
     uint64_t lease_ms;
-    uint64_t since_ms;
-    uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
+    uint64_t since_ms, granted_us; /* when it was requested, and granted */
+    uint64_t valid_until_ms;       /* UINT64_MAX: it does not end */
     /* when the record is written again, to prolong the lease, or because it
      * names a session that has changed; UINT64_MAX: it is not */
     uint64_t renew_at_ms;
@@ -113,7 +113,7 @@ struct shed_lock_round {
 
 /* The facts at the moment of a step. */
 struct shed_lock_facts {
-    uint64_t now_ms; /* monotonic */
+    uint64_t now_us; /* monotonic */
     uint64_t random; /* any 64 bits */
     bool is_pushed;  /* changes are announced */
     bool is_settled; /* whether others can tell that we live is known */
@@ -125,7 +125,7 @@ struct shed_lock_facts {
 struct shed_lock_act {
     uint32_t ask;         /* a bit per server: run its voter's exchange */
     uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
-    unsigned lost;        /* holds whose loss is to be reported */
+    unsigned lost;        /* holds whose loss is to be told */
     struct shed_error lost_reason; /* of the last of them */
     /* Tell the caller of each, in this order. The closer is the last, and the
      * machine may be freed then. */
@@ -156,6 +156,7 @@ struct shed_lock_machine {
                                  repeatedly while others wait; 0: it has not */
     uint64_t cohort_ended_ms;
     uint64_t lost_generation;     /* of the last hold that was lost */
+    uint64_t held_us;             /* how long the last hold that ended lasted */
     struct shed_lock_facts facts; /* of the last step */
     uint64_t now_ms, random;
     struct shed_lock_act act; /* taken by shed_lock_machine_take */
@@ -184,11 +185,12 @@ SHED_MUST_CHECK bool shed_lock_machine_add(struct shed_lock_machine *m,
 size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user);
 
 /* Lose a hold whose lease has ended, as it can while its renewal hangs. */
-void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_ms);
+void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_us);
 
 /* End the hold, which release is to release. */
 void shed_lock_machine_leave(struct shed_lock_machine *m,
-                             struct shed_lock_request *release);
+                             struct shed_lock_request *release,
+                             uint64_t now_us);
 
 /* End waiting requests with SHED_ECLOSED, and release what is held. closer, a
  * RELEASE, is answered when nothing is under way any longer; it is_inner if
@@ -267,6 +269,8 @@ void shed_lock_clean(struct shed_lock_machine *m, size_t i);
 void shed_lock_cancel_try(struct shed_lock_machine *m,
                           const struct shed_lock_holder *holder);
 
+#define SHED_US_PER_MS 1000
+
 /* With several servers, the first one's push arrives before the others have
  * released the lock as well; this long after it, they have. */
 #define SHED_LOCK_SPREAD_MS 8
@@ -276,9 +280,6 @@ static inline bool shed_lock_is_alone(const struct shed_lock_machine *m)
 {
     return m->count == 1;
 }
-
-/* 64 bits for jitter. */
-uint64_t shed_lock_draw(struct shed_lock_machine *m);
 
 /* A random delay; 0 with one server. Tries are spread over it, because handles
  * that ask at the same moment split the votes. */

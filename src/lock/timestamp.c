@@ -97,18 +97,18 @@ static bool win(struct shed_exchange *exchange)
 
 static bool lose(struct shed_exchange *exchange, uint64_t expires)
 {
-    exchange->look_ms = (expires - now(exchange) + 1) * unit_ms(exchange);
-    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+    return shed_exchange_lose(exchange, (expires - now(exchange) + 1) *
+                                            unit_ms(exchange));
 }
 
-/* If the lock has vanished or has ended, go on and try to take it. */
+/* If the lock has ended, go on and try to take it. */
 static bool on_look(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
 {
     uint64_t expires;
 
     if (shed_reply_is_nil(reply))
-        return shed_exchange_again(exchange);
+        return shed_exchange_lose(exchange, 1);
     if (!read_expiry(reply, &expires))
         return shed_exchange_refuse(exchange);
     if (expires >= now(exchange))

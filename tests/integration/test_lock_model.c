@@ -269,7 +269,7 @@ static struct shed_reply convert(const redisReply *from,
 static bool execute_real(struct shed_exchange *exchange, struct shed_args *args)
 {
     char digits[SHED_DIGITS];
-    bool is_script = args->size[0] == strlen("EVALSHA");
+    bool is_script = memcmp(args->at[0], "EVALSHA", args->size[0]) == 0;
     struct shed_reply part[PARTS_MAX], *parts[PARTS_MAX], reply;
     redisReply *whole;
     bool goes_on;

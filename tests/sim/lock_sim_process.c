@@ -113,7 +113,7 @@ static void step_here(struct sim *s, unsigned h, enum shed_lock_event type)
 {
     struct shed_lock_facts facts = machine_of(s, h)->facts;
 
-    facts.now_ms = local_ms(s, h);
+    facts.now_us = 1000 * local_ms(s, h);
     facts.random = sim_draw(s, 0);
     facts.is_settled = is_settled(s, h);
     shed_lock_step(machine_of(s, h), type, 0, &facts);
@@ -127,7 +127,7 @@ static void drive(struct sim *s, unsigned h, enum shed_lock_event type,
     const struct sim_process *process = &s->process[handle->process];
     bool was_gone = handle->life == SIM_GONE;
     struct shed_lock_facts facts = {
-        .now_ms = local_ms(s, h),
+        .now_us = 1000 * local_ms(s, h),
         .random = sim_draw(s, 0),
         .is_pushed = process->has_pushes && process->session[0].is_up,
         .is_settled = is_settled(s, h),
@@ -454,6 +454,7 @@ void sim_on_release(struct sim *s, const struct sim_event *e)
     struct sim_call *call = &s->call[e->index];
     struct shed_lock_machine *m = machine_of(s, call->handle);
     const struct shed_hold *hold = &m->hold;
+    uint64_t now_us = 1000 * local_ms(s, call->handle);
     struct sim_call *release;
 
     if (call->state != SIM_HOLDING ||
@@ -467,7 +468,7 @@ void sim_on_release(struct sim *s, const struct sim_event *e)
     }
     if (!shed_hold_is_safe(hold, local_ms(s, call->handle)) &&
         sim_chance(s, 50)) { /* it was entered twice */
-        shed_lock_machine_see_end(m, local_ms(s, call->handle));
+        shed_lock_machine_see_end(m, now_us);
         changed(s, call->handle);
         call_again(s, call->handle);
         return;
@@ -475,7 +476,7 @@ void sim_on_release(struct sim *s, const struct sim_event *e)
     release = make_call(s, call->handle, SHED_LOCK_OP_RELEASE);
     if (release == NULL)
         sim_fail(s, "more calls than fit");
-    shed_lock_machine_leave(m, &release->request);
+    shed_lock_machine_leave(m, &release->request, now_us);
     s->handle[call->handle].ended_generation = hold->generation;
     changed(s, call->handle);
     sim_trace(s, "releases", e->process, 0, e->index);

@@ -6,8 +6,6 @@
 
 #include "support/lock_model.h"
 
-enum { MS_PER_S = 1000 };
-
 struct lock_model_text lock_model_text(const void *bytes, size_t size)
 {
     struct lock_model_text text = {.size = size};
@@ -35,17 +33,14 @@ static bool is_command(const struct shed_args *args, const char *text)
 void lock_model_read(struct lock_model_call *c, enum shed_script script,
                      const struct shed_args *args)
 {
-    static const char *const commands[] = {"SETNX",  "GET",  "GETSET", "DEL",
-                                           "EXPIRE", "PTTL", "EVALSHA"};
+    static const char *const commands[] = {"SETNX",   "GET",  "GETSET", "DEL",
+                                           "PEXPIRE", "PTTL", "EVALSHA"};
     int keys = 1, at = 1;
 
     c->what = LOCK_MODEL_SETNX;
     c->script = script;
-    if (is_command(args, "PEXPIRE"))
-        c->what = LOCK_MODEL_EXPIRE;
-    else
-        while (!is_command(args, commands[c->what]))
-            c->what++;
+    while (!is_command(args, commands[c->what]))
+        c->what++;
     if (c->what == LOCK_MODEL_SCRIPT) {
         keys = args->at[2][0] - '0';
         at = 3;
@@ -53,10 +48,6 @@ void lock_model_read(struct lock_model_call *c, enum shed_script script,
     for (int i = at + keys; i < args->count; i++)
         c->arg[i - at - keys] = lock_model_text(args->at[i], args->size[i]);
     c->is_fair = c->what == LOCK_MODEL_SCRIPT && c->arg[6].size > 0;
-    if (c->what == LOCK_MODEL_EXPIRE && is_command(args, "EXPIRE"))
-        c->arg[0].size = (size_t)snprintf(
-            c->arg[0].at, LOCK_MODEL_TEXT, "%llu",
-            (unsigned long long)lock_model_number(&c->arg[0]) * MS_PER_S);
 }
 
 static struct shed_reply string_of(const char *at, size_t size)

@@ -26,13 +26,14 @@
 
 static int compare_keys(const void *a, const void *b)
 {
-    const struct shed_mysql_asked *first = a, *second = b;
-    size_t shorter = first->size < second->size ? first->size : second->size;
-    int order = shorter > 0 ? memcmp(first->data, second->data, shorter) : 0;
+    struct shed_bytes first = ((const struct shed_mysql_asked *)a)->key;
+    struct shed_bytes second = ((const struct shed_mysql_asked *)b)->key;
+    size_t shorter = first.size < second.size ? first.size : second.size;
+    int order = shorter > 0 ? memcmp(first.data, second.data, shorter) : 0;
 
     if (order != 0)
         return order;
-    return (first->size > second->size) - (first->size < second->size);
+    return (first.size > second.size) - (first.size < second.size);
 }
 
 bool shed_mysql_part_init(struct shed_mysql_part *whole, struct shed_load *load)
@@ -45,8 +46,7 @@ bool shed_mysql_part_init(struct shed_mysql_part *whole, struct shed_load *load)
         .load = load, .keys = keys, .count = load->count};
     for (size_t i = 0; i < load->count; i++) {
         const struct shed_wanted *wanted = &load->keys[i];
-        keys[i] = (struct shed_mysql_asked){
-            .data = wanted->key.data, .size = wanted->key.size, .index = i};
+        keys[i] = (struct shed_mysql_asked){.key = wanted->key, .index = i};
         if (wanted->value_limit_bytes > whole->value_limit_bytes)
             whole->value_limit_bytes = (size_t)wanted->value_limit_bytes;
     }
@@ -106,7 +106,7 @@ void shed_mysql_part_start(struct shed_mysql_part *part,
     for (size_t i = 0; i < part->count; i++) {
         struct shed_mysql_asked *key = &part->keys[i];
         key->rows = 0;
-        if (shed_mysql_column_holds(column, key->data, key->size, &key->number))
+        if (shed_mysql_column_holds(column, key->key, &key->number))
             keep(part, &part->asked_count, i);
         else
             answer_key(part->load, key, SHED_ANSWER_ABSENT, NULL);
@@ -117,7 +117,7 @@ void shed_mysql_part_start(struct shed_mysql_part *part,
 void shed_mysql_part_row(struct shed_mysql_part *part, struct shed_bytes key,
                          const struct shed_answer *row)
 {
-    const struct shed_mysql_asked at = {.data = key.data, .size = key.size};
+    const struct shed_mysql_asked at = {.key = key};
     struct shed_mysql_asked *end = part->keys + part->asked_count, *found;
 
     found = bsearch(&at, part->keys, part->asked_count, sizeof(*part->keys),

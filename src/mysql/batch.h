@@ -9,15 +9,13 @@
 #include <snowshed/source.h>
 
 #include "mysql/column.h"
-#include "mysql/query.h"
 
 /* A key of the load. */
 struct shed_mysql_asked {
-    const void *data;
-    size_t size;
-    size_t index;                     /* in the load */
-    struct shed_mysql_integer number; /* if the column holds integers */
-    size_t rows;                      /* that the query returned for it */
+    struct shed_bytes key;
+    size_t index;    /* in the load */
+    uint64_t number; /* if the column is an INTEGER */
+    size_t rows;     /* that the query returned for it */
 };
 
 /* The keys of a load, or some of them. The query asks for the first

@@ -4,25 +4,24 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include <snowshed/snowshed.h>
 
 #include "mysql/compat.h"
-#include "mysql/query.h"
 
 enum shed_mysql_kind {
-    SHED_MYSQL_OTHER,  /* the server compares it in another way than keys */
-    SHED_MYSQL_BYTES,  /* text, bytes, or a time */
-    SHED_MYSQL_NUMBER, /* an integer type */
-    SHED_MYSQL_DIGITS  /* DECIMAL without fraction: an integer, read as text */
+    SHED_MYSQL_OTHER,   /* the server compares it in another way than keys */
+    SHED_MYSQL_BYTES,   /* text, or bytes */
+    SHED_MYSQL_TIME,    /* a DATE or DATETIME */
+    SHED_MYSQL_INTEGER, /* of at most 64 bits */
+    SHED_MYSQL_DECIMAL  /* without fraction: an integer, too */
 };
 
 struct shed_mysql_column {
     enum shed_mysql_kind kind;
-    unsigned type;     /* enum enum_field_types */
-    bool is_unsigned;  /* how a NUMBER is read */
-    uint64_t greatest; /* of NUMBER and DIGITS */
-    uint64_t least;    /* their least value, without its minus sign */
-    size_t time_size;  /* of a DATE or DATETIME, as it is written; else 0 */
+    bool is_unsigned;
+    size_t size; /* of a TIME, as it is written; of a DECIMAL, the most digits;
+                    else 0 */
 };
 
 /* Read the type from a column's metadata. Returns: SHED_OK; SHED_ESOURCE if it
@@ -41,10 +40,11 @@ bool shed_mysql_column_is_integer(const struct shed_mysql_column *column);
 /* Whether a row of the column can have this key. A string that the server would
  * have to convert to the column's type does not count: the server would then
  * compare floating-point numbers or texts, and read the whole table (MySQL
- * manual, "Type Conversion in Expression Evaluation"). number: set to the key
- * if the column holds integers. */
+ * manual, "Type Conversion in Expression Evaluation"). An integer is written as
+ * the server writes it: "42", "-7"; not "042", "+1", "-0", " 1". So a number
+ * has only one key, and only one entry. number: set to the key if the column is
+ * an INTEGER, of 64 bits with or without a sign as the column's are. */
 bool shed_mysql_column_holds(const struct shed_mysql_column *column,
-                             const void *key, size_t size,
-                             struct shed_mysql_integer *number);
+                             struct shed_bytes key, uint64_t *number);
 
 #endif

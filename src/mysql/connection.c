@@ -81,7 +81,6 @@ static const struct {
     {3988, SHED_MYSQL_KEYS}, /* characters that the column lacks */
     {1094, SHED_MYSQL_NO_THREAD},
     {1095, SHED_MYSQL_NO_THREAD}, /* another user's */
-    {2059, SHED_MYSQL_NO_PLUGIN},
     {2008, SHED_MYSQL_NO_MEMORY},
 };
 
@@ -134,35 +133,20 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
                         "MySQL: no answer%s for %" PRIu64 " ms: %s (%u)",
                         cause == SHED_MYSQL_SILENT ? "" : " to connect",
                         waited_ms, text, number);
-    else if (cause == SHED_MYSQL_NO_PLUGIN)
-        (void)shed_fail(error, SHED_ESOURCE,
-                        "MySQL: the client library lacks the plugin by which "
-                        "this user logs in (Oracle's version 9 has no "
-                        "mysql_native_password): install it, or use MariaDB "
-                        "Connector/C (%u): %s",
-                        number, text);
     else
         (void)shed_fail(
             error, cause == SHED_MYSQL_NO_MEMORY ? SHED_ENOMEM : SHED_ESOURCE,
             "MySQL: %s (%u)", text, number);
 }
 
+/* A statement's failure is the connection's, too; that which ends a result is
+ * in Connector/C the connection's alone. */
 void shed_mysql_connection_explain(const struct shed_mysql_connection *c,
-                                   MYSQL_STMT *stmt,
                                    struct shed_mysql_failure *failure)
 {
-    uint64_t waited_ms = shed_now_ms() - c->silent_ms;
-
-    /* Connector/C reports the error that ends a result only in the
-     * connection. */
-    if (stmt != NULL && mysql_stmt_errno(stmt) != 0)
-        shed_mysql_failure_set(failure, c->config, mysql_stmt_errno(stmt),
-                               mysql_stmt_sqlstate(stmt),
-                               mysql_stmt_error(stmt), waited_ms);
-    else
-        shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
-                               mysql_sqlstate(c->mysql), mysql_error(c->mysql),
-                               waited_ms);
+    shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
+                           mysql_sqlstate(c->mysql), mysql_error(c->mysql),
+                           shed_now_ms() - c->silent_ms);
 }
 
 void shed_mysql_connection_begin(struct shed_mysql_connection *c)
@@ -207,7 +191,7 @@ static bool run(struct shed_mysql_connection *c, const char *sql,
     shed_mysql_connection_begin(c);
     if (mysql_query(c->mysql, sql) == 0)
         return true;
-    shed_mysql_connection_explain(c, NULL, failure);
+    shed_mysql_connection_explain(c, failure);
     return false;
 }
 
@@ -229,7 +213,7 @@ static bool ask_place(struct shed_mysql_connection *c,
             failure)) {
         result = mysql_store_result(c->mysql);
         if (result == NULL)
-            shed_mysql_connection_explain(c, NULL, failure);
+            shed_mysql_connection_explain(c, failure);
     }
     if (result == NULL && is_from_server(failure->number)) {
         *failure = (struct shed_mysql_failure){0};
@@ -285,7 +269,7 @@ bool shed_mysql_connection_connect(struct shed_mysql_connection *c,
     if (mysql_real_connect(c->mysql, uri->host, uri->user, uri->password,
                            uri->database, uri->port, uri->socket,
                            flags) == NULL) {
-        shed_mysql_connection_explain(c, NULL, failure);
+        shed_mysql_connection_explain(c, failure);
         return false;
     }
     /* programs that this one starts must not inherit the socket */

@@ -46,7 +46,6 @@ enum shed_mysql_cause {
                              succeed if it is repeated */
     SHED_MYSQL_KEYS,      /* other keys may not cause it */
     SHED_MYSQL_NO_THREAD, /* there is none to be killed, or not of ours */
-    SHED_MYSQL_NO_PLUGIN,
     SHED_MYSQL_NO_MEMORY
 };
 
@@ -93,10 +92,8 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
  * that the lost connection is gone, or its statement limit has passed. */
 void shed_mysql_connection_end_lost(struct shed_mysql_connection *c);
 
-/* Describe the failure of the last command on a connection, or of a statement
- * on it; stmt is NULL without one. */
+/* Describe the failure of the last command on a connection. */
 void shed_mysql_connection_explain(const struct shed_mysql_connection *c,
-                                   MYSQL_STMT *stmt,
                                    struct shed_mysql_failure *failure);
 
 /* Describe an error of the server's or the library's by its number, SQLSTATE

@@ -73,7 +73,7 @@ struct call {
 
 /* Report why the server or the library failed, with the remedy if there is one.
  */
-static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
+static enum shed_code explain(const struct call *call)
 {
     /* The timeouts of the caller's connection are unknown here, so no failure
      * is taken for a timeout. */
@@ -83,7 +83,7 @@ static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
                                             .mysql = call->mysql};
     struct shed_mysql_failure failure;
 
-    shed_mysql_connection_explain(&c, stmt, &failure);
+    shed_mysql_connection_explain(&c, &failure);
     if (failure.cause == SHED_MYSQL_CONFLICT)
         return shed_fail(call->err, SHED_ETIMEDOUT,
                          "fencing guard: roll back and repeat the whole "
@@ -157,28 +157,22 @@ static void bind_bytes(MYSQL_BIND *bind, const void *data, size_t size)
     shed_mysql_bind_bytes(bind, MYSQL_TYPE_BLOB, data, size);
 }
 
-/* Read the one row of an executed READ, and the end of it. */
+/* Read the one row of an executed READ. */
 static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
                             struct shed_fence *seen)
 {
     unsigned long owner_size = 0;
     MYSQL_BIND binds[COLUMNS];
-    int status;
 
     shed_mysql_bind_number(&binds[COLUMN_NUMBER], &seen->number, true);
     bind_bytes(&binds[COLUMN_OWNER], seen->owner, sizeof(seen->owner));
     binds[COLUMN_OWNER].length = &owner_size;
-    if (mysql_stmt_bind_result(stmt, binds) != 0)
-        return explain(call, stmt);
-    status = mysql_stmt_fetch(stmt);
-    if (status == 1)
-        return explain(call, stmt);
-    if (status != 0 || owner_size != sizeof(seen->owner))
-        return refuse_table(call);
-    if (mysql_stmt_fetch(stmt) == MYSQL_NO_DATA &&
-        mysql_stmt_errno(stmt) == 0 && mysql_errno(call->mysql) == 0)
-        return SHED_OK;
-    return explain(call, stmt);
+    if (mysql_stmt_bind_result(stmt, binds) != 0 ||
+        mysql_stmt_store_result(stmt) != 0)
+        return explain(call);
+    return mysql_stmt_fetch(stmt) == 0 && owner_size == sizeof(seen->owner)
+               ? SHED_OK
+               : refuse_table(call);
 }
 
 /* Run a statement on the caller's connection, and close it, because until then
@@ -194,7 +188,7 @@ static enum shed_code run(const struct call *call, const char *sql,
     if (mysql_stmt_prepare(stmt, sql, (unsigned long)strlen(sql)) != 0 ||
         mysql_stmt_bind_param(stmt, binds) != 0 ||
         mysql_stmt_execute(stmt) != 0)
-        code = explain(call, stmt);
+        code = explain(call);
     else if (seen != NULL)
         code = fetch(call, stmt, seen);
     (void)mysql_stmt_close(stmt);

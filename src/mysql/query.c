@@ -14,8 +14,6 @@
 
 #define BLANKS " \t\r\n\f\v"
 
-enum { DECIMAL = 10 };
-
 /* ------------------------------------------------------------ placeholder */
 
 /* Returns the size of the placeholder at "at"; 0 if there is none. */
@@ -98,39 +96,4 @@ char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room)
     at[-1] = ')';
     memcpy(at, tail, tail_size + 1);
     return out;
-}
-
-/* --------------------------------------------------------------- integers */
-
-/* Read the digits of a number without a sign or leading zeros. */
-static bool parse_digits(const char *digits, size_t size, uint64_t *out)
-{
-    uint64_t value = 0;
-
-    if (size == 0 || (digits[0] == '0' && size > 1))
-        return false;
-    for (size_t i = 0; i < size; i++) {
-        uint64_t digit = (uint64_t)(unsigned char)digits[i] - '0';
-        if (digit >= DECIMAL || value > (UINT64_MAX - digit) / DECIMAL)
-            return false;
-        value = value * DECIMAL + digit;
-    }
-    *out = value;
-    return true;
-}
-
-bool shed_mysql_integer_parse(const void *key, size_t size,
-                              struct shed_mysql_integer *out)
-{
-    const char *text = key;
-    bool is_negative = size > 0 && text[0] == '-';
-    uint64_t value;
-
-    if (!parse_digits(text + is_negative, size - is_negative, &value))
-        return false;
-    if (is_negative && (value == 0 || value > (uint64_t)INT64_MAX + 1))
-        return false;
-    out->bits = is_negative ? ~value + 1 : value;
-    out->is_unsigned = !is_negative;
-    return true;
 }

@@ -1,10 +1,8 @@
-/* The text of a query, its "(?)", and integer keys. Pure. */
+/* The text of a query, and its "(?)". Pure. */
 #ifndef SHED_MYSQL_QUERY_H
 #define SHED_MYSQL_QUERY_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include <snowshed/snowshed.h>
 
@@ -28,17 +26,5 @@ void shed_mysql_query_fini(struct shed_mysql_query *query);
  * when out of memory. */
 char *shed_mysql_query_expand(const struct shed_mysql_query *query,
                               size_t room);
-
-/* An integer of 64 bits, signed or not. */
-struct shed_mysql_integer {
-    uint64_t bits; /* two's complement if it is negative */
-    bool is_unsigned;
-};
-
-/* Parse a decimal integer that is written as the server writes it: "42", "-7";
- * not "042", "+1", "-0", " 1". So a number has only one key, and only one
- * entry. Returns false if the key is not such an integer. */
-bool shed_mysql_integer_parse(const void *key, size_t size,
-                              struct shed_mysql_integer *out);
 
 #endif

@@ -245,34 +245,21 @@ static void answer_part(struct loader *l, struct shed_mysql_part *part)
     shed_mysql_part_fail(part, reason);
 }
 
-static void answer_load(struct loader *l, struct shed_mysql_part *whole)
-{
-    l->load = whole->load;
-    l->spare_queries = 0;
-    for (size_t left = whole->count; left > 1; left = (left + 1) / 2)
-        l->spare_queries += QUERIES_PER_HALVING;
-    l->has_repeated = l->is_given_up = false;
-    answer_part(l, whole);
-}
-
-static void fail_all(struct shed_load *load, const char *reason)
-{
-    struct shed_answer failed = SHED_ANSWER_INIT;
-
-    failed.reason = reason;
-    for (size_t i = 0; i < load->count; i++)
-        shed_load_answer(load, i, &failed);
-}
-
+/* Where memory is short, the load ends without answers. */
 static void run_load(void *user, void *thread, struct shed_load *load)
 {
     struct shed_mysql_part whole = {0};
+    struct loader *l = thread;
 
     (void)user;
-    if (thread == NULL || !shed_mysql_part_init(&whole, load))
-        fail_all(load, "out of memory for a batch");
-    else
-        answer_load(thread, &whole);
+    if (l != NULL && shed_mysql_part_init(&whole, load)) {
+        l->load = load;
+        l->spare_queries = 0;
+        for (size_t left = whole.count; left > 1; left = (left + 1) / 2)
+            l->spare_queries += QUERIES_PER_HALVING;
+        l->has_repeated = l->is_given_up = false;
+        answer_part(l, &whole);
+    }
     shed_load_done(load);
     shed_mysql_part_fini(&whole);
 }

@@ -6,7 +6,7 @@
 #include "mysql/statement.h"
 
 #include <assert.h>
-#include <inttypes.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +29,8 @@ enum {
      * their length is known only after conversion to text. */
     VALUE_FIRST_BYTES = 4096,
     TAGS_BYTES = 4096,
+    VERSION_BYTES = sizeof("18446744073709551615"),
+    DECIMAL = 10,
     /* One tag more than an entry may have is enough for the key to fail. */
     TAGS_ROOM = SHED_TAGS_MAX + 1,
     PROBLEM_BYTES = 120
@@ -39,8 +41,8 @@ struct shed_mysql_cells {
     MYSQL_BIND bind[COLUMNS_MAX];
     unsigned long size[COLUMNS_MAX];
     shed_mysql_flag is_null[COLUMNS_MAX];
-    uint64_t number; /* the key, if it is read as a number */
     uint64_t version;
+    char version_text[VERSION_BYTES];
     char key[SHED_KEY_MAX_BYTES];
     char value[VALUE_FIRST_BYTES];
     char tags[TAGS_BYTES];
@@ -54,27 +56,17 @@ static enum shed_code read_extra(const MYSQL_FIELD *field, unsigned column,
                                  struct shed_mysql_columns *out,
                                  struct shed_error *err)
 {
-    struct shed_mysql_column version;
-
-    if (out->tags == 0 && strcasecmp(field->name, "tags") == 0) {
+    if (out->tags == 0 && strcasecmp(field->name, "tags") == 0)
         out->tags = column;
-        return SHED_OK;
-    }
-    if (out->version > 0 || strcasecmp(field->name, "version") != 0)
+    else if (out->version == 0 && strcasecmp(field->name, "version") == 0)
+        out->version = column;
+    else
         return shed_fail(
             err, SHED_ESOURCE,
             "MySQL: behind the key and the value the query selects "
             "\"%s\", where it may select \"version\" and \"tags\", each "
             "once (as in: revision AS version)",
             field->name);
-    if (shed_mysql_column_read(field, &version, NULL) != SHED_OK ||
-        version.kind != SHED_MYSQL_NUMBER)
-        return shed_fail(
-            err, SHED_ESOURCE,
-            "MySQL: the column \"version\" that the query selects must "
-            "be of an integer type");
-    out->version = column;
-    out->version_is_unsigned = version.is_unsigned;
     return SHED_OK;
 }
 
@@ -153,7 +145,7 @@ static bool prepare(struct shed_mysql_session *s, MYSQL_STMT *stmt, size_t room,
     failed = mysql_stmt_prepare(stmt, text, (unsigned long)strlen(text));
     free(text);
     if (failed != 0) {
-        shed_mysql_connection_explain(&s->connection, stmt, failure);
+        shed_mysql_connection_explain(&s->connection, failure);
         return false;
     }
     /* or the server reads the query in another way than we do */
@@ -214,24 +206,29 @@ static bool learn(struct shed_mysql_session *s, size_t count,
 
 /* ---------------------------------------------------------------- execute */
 
-static void bind_key(MYSQL_BIND *bind, bool is_integer,
-                     const struct shed_mysql_asked *key)
+static void bind_key(MYSQL_BIND *bind, const struct shed_mysql_column *column,
+                     const struct shed_mysql_asked *asked)
 {
-    if (is_integer)
-        shed_mysql_bind_number(bind, &key->number.bits,
-                               key->number.is_unsigned);
+    const struct shed_bytes *key = &asked->key;
+
+    if (column->kind == SHED_MYSQL_INTEGER)
+        shed_mysql_bind_number(bind, &asked->number, column->is_unsigned);
     else
         /* as text, so that the column's own collation is used and its index,
          * too; a column of bytes compares bytes; sizes are explicit, so zero
          * bytes are allowed */
-        shed_mysql_bind_bytes(bind, MYSQL_TYPE_STRING, key->data, key->size);
+        shed_mysql_bind_bytes(bind,
+                              column->kind == SHED_MYSQL_DECIMAL
+                                  ? MYSQL_TYPE_NEWDECIMAL
+                                  : MYSQL_TYPE_STRING,
+                              key->data, key->size);
 }
 
 static bool execute(struct shed_mysql_session *s, MYSQL_STMT *stmt,
                     const struct shed_mysql_part *part,
                     struct shed_mysql_failure *failure)
 {
-    bool is_integer = shed_mysql_column_is_integer(&s->columns.key), is_done;
+    bool is_done;
     size_t count = part->asked_count, room = room_of(count);
     MYSQL_BIND *binds = calloc(room, sizeof(*binds));
 
@@ -241,12 +238,13 @@ static bool execute(struct shed_mysql_session *s, MYSQL_STMT *stmt,
     }
     /* unused placeholders repeat the last key */
     for (size_t i = 0; i < room; i++)
-        bind_key(&binds[i], is_integer, &part->keys[i < count ? i : count - 1]);
+        bind_key(&binds[i], &s->columns.key,
+                 &part->keys[i < count ? i : count - 1]);
     shed_mysql_connection_begin(&s->connection);
     is_done = mysql_stmt_bind_param(stmt, binds) == 0 &&
               mysql_stmt_execute(stmt) == 0;
     if (!is_done)
-        shed_mysql_connection_explain(&s->connection, stmt, failure);
+        shed_mysql_connection_explain(&s->connection, failure);
     free(binds);
     return is_done;
 }
@@ -287,15 +285,10 @@ static bool bind_cells(const struct shed_mysql_session *s, MYSQL_STMT *stmt,
 
     memset(bind, 0, sizeof(cells->bind));
     bind_text(&bind[COLUMN_VALUE], cells->value, sizeof(cells->value));
-    /* as a number, because ZEROFILL would pad a text with zeros */
-    if (columns->key.kind == SHED_MYSQL_NUMBER)
-        shed_mysql_bind_number(&bind[COLUMN_KEY], &cells->number,
-                               columns->key.is_unsigned);
-    else
-        bind_text(&bind[COLUMN_KEY], cells->key, sizeof(cells->key));
+    bind_text(&bind[COLUMN_KEY], cells->key, sizeof(cells->key));
     if (columns->version > 0)
-        shed_mysql_bind_number(&bind[columns->version], &cells->version,
-                               columns->version_is_unsigned);
+        bind_text(&bind[columns->version], cells->version_text,
+                  sizeof(cells->version_text));
     if (columns->tags > 0)
         bind_text(&bind[columns->tags], cells->tags, sizeof(cells->tags));
     for (size_t i = 0; i < COLUMNS_MAX; i++) {
@@ -304,7 +297,7 @@ static bool bind_cells(const struct shed_mysql_session *s, MYSQL_STMT *stmt,
     }
     if (mysql_stmt_bind_result(stmt, bind) == 0)
         return true;
-    shed_mysql_connection_explain(&s->connection, stmt, failure);
+    shed_mysql_connection_explain(&s->connection, failure);
     return false;
 }
 
@@ -330,31 +323,46 @@ static char *fetch_long_value(MYSQL_STMT *stmt, struct shed_mysql_cells *cells)
     return NULL;
 }
 
+/* The server may write integers with leading zeros (ZEROFILL), which keys do
+ * not have. */
 static struct shed_bytes read_key(const struct shed_mysql_column *column,
-                                  struct shed_mysql_cells *cells)
+                                  const struct shed_mysql_cells *cells)
 {
     size_t size = cells->size[COLUMN_KEY];
+    const char *key = cells->key;
 
     /* no key is empty or that long, so the row belongs to none */
     if (cells->is_null[COLUMN_KEY] || size > sizeof(cells->key))
         size = 0;
-    else if (column->kind == SHED_MYSQL_NUMBER && column->is_unsigned)
-        size = (size_t)snprintf(cells->key, sizeof(cells->key), "%" PRIu64,
-                                cells->number);
-    else if (column->kind == SHED_MYSQL_NUMBER)
-        size = (size_t)snprintf(cells->key, sizeof(cells->key), "%" PRId64,
-                                (int64_t)cells->number);
-    return shed_bytes(cells->key, size);
+    for (; shed_mysql_column_is_integer(column) && size > 1 && *key == '0';
+         size--)
+        key++;
+    return shed_bytes(key, size);
 }
 
-/* A version below 0 is none, so that all of them can be compared. */
-static void set_version(const struct shed_mysql_columns *columns,
-                        const struct shed_mysql_cells *cells,
+/* Set the version, unless it is below 0, so that all of them can be compared.
+ * Returns false if it is no number. */
+static bool set_version(unsigned column, struct shed_mysql_cells *cells,
                         struct shed_answer *answer)
 {
-    if (columns->version > 0 && !cells->is_null[columns->version] &&
-        (columns->version_is_unsigned || cells->version <= INT64_MAX))
-        answer->version = &cells->version;
+    size_t size =
+        column > 0 && !cells->is_null[column] ? cells->size[column] : 0;
+    char *text = cells->version_text, *end = text;
+
+    if (size == 0 || text[0] == '-')
+        return true;
+    errno = 0;
+    if (size < sizeof(cells->version_text)) {
+        text[size] = '\0';
+        cells->version = strtoull(text, &end, DECIMAL);
+    }
+    if (errno != 0 || end != text + size) {
+        answer->reason = "MySQL: the column \"version\" that the query selects "
+                         "must be an integer of at most 64 bits";
+        return false;
+    }
+    answer->version = &cells->version;
+    return true;
 }
 
 /* Set the tags, which are between spaces and commas. Returns false if the row
@@ -423,8 +431,8 @@ static void pass_row(struct shed_mysql_session *s, MYSQL_STMT *stmt,
     struct shed_mysql_cells *cells = s->cells;
     char *long_value = NULL;
 
-    set_version(&s->columns, cells, &row);
-    if (set_tags(s->columns.tags, cells, &row))
+    if (set_version(s->columns.version, cells, &row) &&
+        set_tags(s->columns.tags, cells, &row))
         long_value = set_value(stmt, part->value_limit_bytes, cells, &row);
     shed_mysql_part_row(part, read_key(&s->columns.key, cells), &row);
     free(long_value);
@@ -457,7 +465,7 @@ static bool fetch(struct shed_mysql_session *s, MYSQL_STMT *stmt,
         mysql_errno(s->connection.mysql) == 0 &&
         mysql_stmt_free_result(stmt) == 0)
         return true;
-    shed_mysql_connection_explain(&s->connection, stmt, failure);
+    shed_mysql_connection_explain(&s->connection, failure);
     return false;
 }
 

@@ -23,7 +23,6 @@
 struct shed_mysql_columns {
     struct shed_mysql_column key;
     unsigned version, tags; /* the numbers of these columns; 0: none */
-    bool version_is_unsigned;
 };
 
 /* A connection and its statements. */

@@ -234,7 +234,7 @@ TEST(a_query_names_what_it_selects_behind_the_value)
         "SELECT id, v, 1 AS version, 2 AS Version FROM item WHERE id IN (?)",
         FAILS("3", "the query selects \"Version\", where it may select"));
     CHECK_LOAD("SELECT id, v, v AS version FROM item WHERE id IN (?)",
-               FAILS("3", "must be of an integer type"));
+               FAILS("3", "must be an integer"));
 }
 
 #define VERSIONED "SELECT id, v, n AS version FROM versioned WHERE id IN (?)"

@@ -132,6 +132,7 @@ static const struct {
     {"INT", "42", true},
     {"BIGINT UNSIGNED", "42", true},
     {"DECIMAL(20,0)", "42", true},
+    {"DECIMAL(30,0)", "123456789012345678901234567890", true},
     {"VARCHAR(9)", "42", true},
     {"CHAR(9)", "42", true},
     {"VARBINARY(9)", "42", true},

@@ -137,12 +137,10 @@ static void on_answer(struct shed_caller *caller)
 static void fly(struct get *g)
 {
     const struct shed_terms *terms = &g->terms;
-    struct shed_post *starts = NULL;
 
     g->phase = FLYING;
     g->is_softly = shed_terms_are_soft(terms);
-    shed_slow_join(&g->get, &starts);
-    shed_reactor_post_all(g->get.cache->client->reactor, starts);
+    shed_slow_join(&g->get);
     if (g->is_softly)
         shed_slow_leave_old(
             &g->get, shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));

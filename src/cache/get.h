@@ -96,9 +96,8 @@ void shed_get_take_look(struct shed_key_get *g, const struct shed_error *why);
 void shed_slow_begin(struct shed_key_get *g);
 
 /* Join a flight for g->caller, which says what follows the answer: that is at
- * once if the get cannot join. New flights are put in front of *starts, see
- * shed_flights_join. */
-void shed_slow_join(struct shed_key_get *g, struct shed_post **starts);
+ * once if the get cannot join. */
+void shed_slow_join(struct shed_key_get *g);
 
 /* Whether it could have an old value, but GET did not say so: it failed, or
  * had to wait until Redis has heard of an invalidation. A GET is then repeated

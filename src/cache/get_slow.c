@@ -90,7 +90,7 @@ static enum shed_code ask_breaker(const struct shed_key_get *g,
     return code;
 }
 
-void shed_slow_join(struct shed_key_get *g, struct shed_post **starts)
+void shed_slow_join(struct shed_key_get *g)
 {
     struct shed_caller *caller = &g->caller;
     struct shed_error why;
@@ -100,7 +100,7 @@ void shed_slow_join(struct shed_key_get *g, struct shed_post **starts)
     code = ask_breaker(g, &why);
     if (code == SHED_OK)
         code = shed_flights_join(g->cache->flights, &g->key, seen(&g->look),
-                                 caller, starts, &why);
+                                 caller, &why);
     if (code == SHED_OK)
         return; /* from here on the flight writes to the caller */
     fail(caller, &why);
@@ -142,7 +142,7 @@ void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms)
 
     if (!g->is_flying || !shed_look_has(&g->look, SHED_LOOK_OLD) ||
         caller->load_began_ms > begun_ms ||
-        !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GOES_ON))
+        !shed_flights_leave(caller, SHED_LEAVE_GOES_ON))
         return;
     ran_late(caller);
     caller->on_answer(caller);
@@ -153,8 +153,7 @@ void shed_slow_leave(struct shed_key_get *g)
     struct shed_caller *caller = &g->caller;
     struct shed_error why;
 
-    if (!g->is_flying ||
-        !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GIVES_UP))
+    if (!g->is_flying || !shed_flights_leave(caller, SHED_LEAVE_GIVES_UP))
         return;
     why = timed_out(caller->awaited);
     fail(caller, &why);

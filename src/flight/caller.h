@@ -25,7 +25,8 @@ enum shed_awaited {
 };
 
 struct shed_caller {
-    /* Set by the caller: what any thread calls once it is answered. */
+    /* Set by the caller: what is called once it is answered, in a step of the
+     * flight. */
     void (*on_answer)(struct shed_caller *caller);
     bool is_counted; /* towards callers_limit: a thread waits */
     /* the answer */
@@ -37,7 +38,7 @@ struct shed_caller {
                                free */
     uint64_t load_began_ms; /* what the flight knew of its load when the caller
                                joined; UINT64_MAX: nothing */
-    /* used by the table, under its mutex */
+    /* used by the table */
     struct shed_flight_task *task; /* NULL once taken */
     struct shed_node node;
     uint64_t number;

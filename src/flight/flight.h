@@ -161,8 +161,8 @@ struct shed_flight {
     enum shed_flight_first first; /* by what its first caller has found; set by
                                      the driver before the START */
     bool is_unmodified;           /* what was loaded is the value in Redis */
-    bool is_background; /* it works in the background, until the driver clears
-                       this; nobody joins it */
+    bool is_background; /* set by the driver: it works in the background, until
+                           that clears this; nobody joins it */
     bool has_failed;    /* of a background one: it did not do its work */
     /* of the step under way */
     struct shed_flight_act act;

@@ -148,7 +148,7 @@ static void begin(struct shed_job *job, bool is_first, uint64_t waited_us)
         shed_count(&c->fleet_waits, 1);
         shed_histogram_add(&c->fleet_wait_us, waited_us);
     }
-    atomic_store(&t->awaited, SHED_AWAITS_LOAD);
+    atomic_store(&t->has_begun, true);
 }
 
 /* The position comes before the load, so that the row has all that was
@@ -173,12 +173,12 @@ void shed_flight_load_start(struct shed_flight_task *t)
             shed_deadline_ms(shed_now_ms(), flights->policy.load_timeout_ms),
         .value_limit_bytes = (size_t)cache->options.value_limit_bytes,
         .group = cache,
-        .is_background = t->is_background,
+        .is_background = t->flight.is_background,
         .settle = settle,
         .begin = begin};
     if (!t->is_revoked)
         t->job.old_version = t->old_version;
-    atomic_store(&t->awaited, SHED_AWAITS_QUEUE);
+    atomic_store(&t->has_begun, false);
     t->is_loading = true;
     shed_list_append(&flights->to_load, &t->job.node);
     shed_timer_set(flights->turn, 0);

@@ -5,17 +5,14 @@
  *
  * Design notes
  *
- * drive() is the only place that steps a machine. It gives it one event,
- * performs what comes out, in the order of the fields, and steps once more if a
- * caller has joined while the flight was ending. Everything else comes back
- * later, as a reply, a timer, a push or a post, so drive() is never entered
- * twice.
+ * drive() is the only place that steps a machine. It gives it one event, and
+ * performs what comes out, in the order of the fields. Everything else comes
+ * back later, as a reply, a timer, a push or a post, so drive() is never
+ * entered twice.
  *
- * Callers join from their own threads, under a lock of the table, while the
- * machine runs. They meet at one number: before each step the machine is told
- * the number of the newest caller. At the end the flight is taken out of the
- * table only if nobody waits there, under the same lock, so a caller either is
- * answered by this flight or finds no flight and makes one.
+ * Callers join and leave between steps: before each the machine is told the
+ * number of the newest. So nobody waits for a flight that is over, and it is
+ * taken out of the table in the same step.
  */
 #include "flight/flight_task.h"
 
@@ -75,15 +72,30 @@ static void answer(struct shed_flight_task *t,
     (void)is_anybody;
 }
 
-/* --------------------------------------------------------------- the drive */
-
-/* The flight is over: take it out of the table. Returns: false if it is out,
- * to be freed when its last call is back; true if a caller joined just now. */
-static bool goes_on(struct shed_flight_task *t)
+/* A waiter looks in Redis from time to time, which is not what it waits for. */
+static bool has_holder(const struct shed_flight *f)
 {
-    t->is_out = t->is_out || shed_table_remove(t);
-    return !t->is_out;
+    return (f->state == SHED_FLIGHT_WAITING ||
+            f->state == SHED_FLIGHT_ACQUIRING) &&
+           f->waits > 0 && f->troubles == 0;
 }
+
+uint64_t shed_flight_task_load_began_ms(const struct shed_flight_task *t)
+{
+    return t->flight.state == SHED_FLIGHT_LOADING || has_holder(&t->flight)
+               ? t->flight.leased_ms
+               : UINT64_MAX;
+}
+
+enum shed_awaited shed_flight_task_awaited(const struct shed_flight_task *t)
+{
+    if (t->flight.state == SHED_FLIGHT_LOADING)
+        return atomic_load(&t->has_begun) ? SHED_AWAITS_LOAD
+                                          : SHED_AWAITS_QUEUE;
+    return has_holder(&t->flight) ? SHED_AWAITS_HOLDER : SHED_AWAITS_REDIS;
+}
+
+/* --------------------------------------------------------------- the drive */
 
 static uint64_t news_of(const struct shed_flight_task *t)
 {
@@ -129,23 +141,6 @@ static void note_unpublished(const struct shed_flight_task *t)
                           why->reason);
 }
 
-/* What the source does is noted where the load is queued and begun. A waiter
- * looks in Redis from time to time, which is not what it waits for. */
-static void note_awaited(struct shed_flight_task *t)
-{
-    const struct shed_flight *f = &t->flight;
-    bool is_loading = f->state == SHED_FLIGHT_LOADING;
-    bool is_asking =
-        f->state == SHED_FLIGHT_WAITING || f->state == SHED_FLIGHT_ACQUIRING;
-    bool has_holder = is_asking && f->waits > 0 && f->troubles == 0;
-
-    atomic_store(&t->load_began_ms,
-                 has_holder || is_loading ? f->leased_ms : UINT64_MAX);
-    if (!is_loading)
-        atomic_store(&t->awaited,
-                     has_holder ? SHED_AWAITS_HOLDER : SHED_AWAITS_REDIS);
-}
-
 /* Whether something is still to come back. */
 static bool is_busy(const struct shed_flight_task *t)
 {
@@ -168,33 +163,35 @@ static void destroy(struct shed_flight_task *t)
 void shed_flight_task_drive(struct shed_flight_task *t,
                             struct shed_flight_event event)
 {
+    struct shed_flight_act act;
+
     assert(shed_reactor_is_current(t->flights->cache->client->reactor));
-    do {
-        struct shed_flight_act act;
-        if (!t->is_out)
-            t->flight.newest = shed_table_newest(t, t->flights->is_closing);
-        t->flight.is_outdated = news_of(t) != t->news;
-        t->flight.has_pushes = shed_session_is_on(shed_flight_task_session(t));
-        /* a cache that is being closed waits for loads, for nothing else */
-        t->flight.is_background = t->is_background && !t->flights->is_closing;
-        act = shed_flight_step(&t->flight, &event, shed_now_ms(),
-                               shed_random_jitter());
-        /* callers wait for another flight: if that is a refresh of this
-           process, its load is no longer in the background */
-        if (event.type == SHED_EV_WAIT && t->flight.newest > 0)
-            shed_table_each(t->flights, &t->in_table.key,
-                            shed_flight_load_hasten);
-        if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
-            !t->is_background)
-            shed_count(&t->flights->cache->counters.waits, 1);
-        /* one that was invalidated is counted where that is heard */
-        if (act.answer == SHED_ANSWER_UNPUBLISHED &&
-            event.type != SHED_EV_INVALIDATED)
-            note_unpublished(t);
-        note_awaited(t);
-        perform(t, &act);
-        event = (struct shed_flight_event){.type = SHED_EV_START};
-    } while (t->flight.state == SHED_FLIGHT_OVER && goes_on(t));
+    /* a cache that is being closed waits for loads, for nothing else */
+    if (t->flights->is_closing) {
+        t->left_number = 0;
+        t->flight.is_background = false;
+    }
+    t->flight.newest = shed_table_newest(t);
+    t->flight.is_outdated = news_of(t) != t->news;
+    t->flight.has_pushes = shed_session_is_on(shed_flight_task_session(t));
+    act = shed_flight_step(&t->flight, &event, shed_now_ms(),
+                           shed_random_jitter());
+    /* callers wait for another flight: if that is a refresh of this
+       process, its load is no longer in the background */
+    if (event.type == SHED_EV_WAIT && t->flight.newest > 0)
+        shed_table_each(t->flights, &t->in_table.key, shed_flight_load_hasten);
+    if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
+        !t->flight.is_background)
+        shed_count(&t->flights->cache->counters.waits, 1);
+    /* one that was invalidated is counted where that is heard */
+    if (act.answer == SHED_ANSWER_UNPUBLISHED &&
+        event.type != SHED_EV_INVALIDATED)
+        note_unpublished(t);
+    perform(t, &act);
+    if (t->flight.state == SHED_FLIGHT_OVER && !t->is_out) {
+        shed_table_remove(t);
+        t->is_out = true;
+    }
     if (t->is_out && !is_busy(t))
         destroy(t);
 }
@@ -276,14 +273,13 @@ struct shed_flight_task *shed_flight_task_create_locked(
     t->user_key = shed_bytes(name + key->at, key->size);
     t->in_table.key = shed_map_key(t->key);
     t->role = role;
-    t->is_background = role == SHED_FLIGHT_BACKGROUND;
-    atomic_init(&t->load_began_ms, UINT64_MAX);
     t->flights = flights;
     t->post.run = start;
     shed_entry_put_u32(t->number,
                        atomic_fetch_add(&client->last_flight, 1) + 1);
     shed_flight_init(&t->flight, &flights->policy, &flights->pace);
     t->flight.first = seen->first;
+    t->flight.is_background = role == SHED_FLIGHT_BACKGROUND;
     t->is_revoked = seen->is_revoked;
     t->is_forced = seen->aged != NULL;
     if (t->is_forced)
@@ -291,5 +287,6 @@ struct shed_flight_task *shed_flight_task_create_locked(
     shed_map_insert(&flights->table, &t->in_table);
     atomic_fetch_add(&flights->count, 1);
     shed_latch_count_up(&flights->end);
+    shed_reactor_post(client->reactor, &t->post);
     return t;
 }

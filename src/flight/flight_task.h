@@ -81,22 +81,18 @@ struct shed_flight_task {
                                                      fresh; zero: none */
     bool is_forced;  /* there is one, so others need not wait for this flight */
     bool is_revoked; /* the value in Redis is a miss by one of its tags */
-    bool is_background;
 
     /* atomic */
-    _Atomic uint64_t load_began_ms; /* when the lease was taken under which this
-                                       or another process loads; UINT64_MAX:
-                                       nobody does, as far as is known */
-    _Atomic enum shed_awaited awaited;
+    atomic_bool has_begun; /* its load has left the source's queue */
 
     /* under the flights' mu */
     enum shed_flight_role role;
+
+    /* reactor thread only */
     struct shed_list callers;
     uint64_t last_number;
     uint64_t left_number; /* of the newest caller that has left it to go on and
                              is not answered; 0: there is none */
-
-    /* reactor thread only */
     struct shed_flight flight;
     struct shed_timer *timer;
     bool is_out;              /* of the table */
@@ -136,8 +132,9 @@ struct shed_flight_task {
     size_t seen_size;
 };
 
-/* Make a flight, JOINABLE or BACKGROUND, in the table, whose mu is held. Any
- * thread. Returns: NULL when out of memory. */
+/* Make a flight, JOINABLE or BACKGROUND, in the table, whose mu is held; it
+ * starts in the next turn of the loop. Any thread. Returns: NULL when out of
+ * memory. */
 struct shed_flight_task *shed_flight_task_create_locked(
     struct shed_flights *flights, const struct shed_key *key,
     const struct shed_seen *seen, enum shed_flight_role role);
@@ -148,6 +145,12 @@ shed_flight_task_session(const struct shed_flight_task *task)
 {
     return shed_client_session(task->flights->cache->client, task->key);
 }
+
+/* When the lease was taken under which this or another process loads, as far as
+ * is known; UINT64_MAX: nobody does. */
+uint64_t shed_flight_task_load_began_ms(const struct shed_flight_task *task);
+
+enum shed_awaited shed_flight_task_awaited(const struct shed_flight_task *task);
 
 /* The key may have changed in Redis. */
 void shed_flight_task_push(struct shed_flight_task *task);
@@ -171,8 +174,8 @@ void shed_flight_task_tell(const struct shed_flight_task *task,
 /* ----------------------------------------- table.c: who waits for a flight */
 
 /* The number of the newest caller that waits, or has left the flight to go on;
- * 0 for none. forgets: nothing goes on for callers that have left. */
-uint64_t shed_table_newest(struct shed_flight_task *task, bool forgets);
+ * 0 for none. */
+uint64_t shed_table_newest(const struct shed_flight_task *task);
 
 /* Answer the callers up to a number: each gets a reference of value or, if that
  * is NULL, error. Returns: false if there was nobody. */
@@ -184,9 +187,8 @@ bool shed_table_answer(struct shed_flight_task *task, uint64_t upto,
  * background. */
 void shed_table_detach(struct shed_flight_task *task);
 
-/* Take a flight out of the table, unless a caller waits for it, or has left it
- * to go on. Returns: false if one does. */
-bool shed_table_remove(struct shed_flight_task *task);
+/* Take a flight that has no callers out of the table. */
+void shed_table_remove(struct shed_flight_task *task);
 
 /* Visit the flights of a key, or all if it is NULL, detached ones included;
  * visit may remove the flight that is passed to it. */

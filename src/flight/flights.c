@@ -2,10 +2,10 @@
  * The flights of a cache: opened and closed, and what they hear. Its invariant:
  * a flight is counted until it is freed.
  *
- * A flight is made and put into the table by a caller's thread, and started by
- * a post. The flights of one call are posted together. What their steps
+ * A flight is started by a post: a refresh is made by the thread that has found
+ * the row, and those of one turn of the loop begin together. What their steps
  * want to load, and to publish, begins by a timer of 0 ms, after everything
- * else of this turn of the loop. So keys that were asked for together, or whose
+ * else of this turn. So keys that were asked for together, or whose
  * leases were granted together, are loaded in one batch.
  */
 #include "flight/flights.h"

@@ -26,18 +26,18 @@ SHED_MUST_CHECK enum shed_code shed_flights_create(struct shed_cache *cache,
 /* Wait until all flights are over, and free them. NULL is allowed. */
 void shed_flights_close(struct shed_flights *flights);
 
-/* Join the key's flight, or put a new one in front of the list *starts, which
- * must be posted to the client's reactor: those of one list load together. Any
- * thread; not in a flight's step.
+/* Join the key's flight, or a new one: those of one turn of the loop load
+ * together. Reactor thread; not in a flight's step.
  *
  * A flight that is joined may answer with the aged value nonetheless.
  *
  * Returns: SHED_OK: the caller will be told of its answer, unless it leaves.
  * SHED_ENOMEM: it will not. */
-SHED_MUST_CHECK enum shed_code
-shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
-                  struct shed_seen seen, struct shed_caller *caller,
-                  struct shed_post **starts, struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_flights_join(struct shed_flights *flights,
+                                                 const struct shed_key *key,
+                                                 struct shed_seen seen,
+                                                 struct shed_caller *caller,
+                                                 struct shed_error *err);
 
 /* Load the key's value again in the background, unless this process does so
  * already: if it still has this identity (see shed_entry_identity; NULL: any),
@@ -52,11 +52,10 @@ void shed_flights_refresh(struct shed_flights *flights,
  * Any thread. */
 bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
 
-/* Leave a flight before it has answered. Any thread.
+/* Leave a flight before it has answered. Reactor thread.
  * Returns: true if caller was still waiting; it has left, and its awaited is
- * set. False: it has been answered, or is about to be, and is told so soon. */
-bool shed_flights_leave(struct shed_flights *flights,
-                        struct shed_caller *caller, enum shed_leave how);
+ * set. False: it has been answered. */
+bool shed_flights_leave(struct shed_caller *caller, enum shed_leave how);
 
 /* From now on callers of the key start another flight. Any thread. */
 void shed_flights_detach(struct shed_flights *flights,

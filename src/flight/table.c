@@ -58,31 +58,30 @@ static void discount(struct shed_flights *fs, const struct shed_caller *caller)
         atomic_fetch_sub(&fs->callers->waiting, 1);
 }
 
-static void add_caller_locked(struct shed_flight_task *t,
-                              struct shed_caller *caller)
+static void add_caller(struct shed_flight_task *t, struct shed_caller *caller)
 {
-    assert(t->role == SHED_FLIGHT_JOINABLE);
     caller->task = t;
-    caller->load_began_ms = atomic_load(&t->load_began_ms);
+    caller->load_began_ms = shed_flight_task_load_began_ms(t);
     caller->number = ++t->last_number;
     shed_list_append(&t->callers, &caller->node);
 }
 
-static void remove_caller_locked(struct shed_caller *caller)
+static void remove_caller(struct shed_caller *caller)
 {
     shed_list_remove(&caller->task->callers, &caller->node);
     discount(caller->task->flights, caller);
     caller->task = NULL;
 }
 
-enum shed_code
-shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
-                  struct shed_seen seen, struct shed_caller *caller,
-                  struct shed_post **starts, struct shed_error *err)
+enum shed_code shed_flights_join(struct shed_flights *fs,
+                                 const struct shed_key *key,
+                                 struct shed_seen seen,
+                                 struct shed_caller *caller,
+                                 struct shed_error *err)
 {
-    struct shed_map_key wanted = shed_map_key(key->redis);
     struct shed_flight_task *t;
 
+    assert(shed_reactor_is_current(fs->cache->client->reactor));
     if (caller->is_counted && !admit(fs->callers)) {
         shed_count(&fs->cache->counters.callers_refused, 1);
         return shed_fail(err, SHED_EBUSY,
@@ -90,59 +89,33 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
                          "callers_limit)");
     }
     shed_mutex_lock(&fs->mu);
-    t = find_locked(fs, wanted, SHED_FLIGHT_JOINABLE);
-    if (t != NULL) {
+    t = find_locked(fs, shed_map_key(key->redis), SHED_FLIGHT_JOINABLE);
+    if (t != NULL)
         shed_count(&fs->cache->counters.joins, 1);
-    } else {
+    else
         t = shed_flight_task_create_locked(fs, key, &seen,
                                            SHED_FLIGHT_JOINABLE);
-        if (t != NULL) {
-            t->post.next = *starts;
-            *starts = &t->post;
-        }
-    }
-    if (t != NULL)
-        add_caller_locked(t, caller);
-    else
+    shed_mutex_unlock(&fs->mu);
+    if (t == NULL) {
         discount(fs, caller);
-    shed_mutex_unlock(&fs->mu);
-    return t != NULL ? SHED_OK : shed_fail_nomem(err, "a flight");
+        return shed_fail_nomem(err, "a flight");
+    }
+    add_caller(t, caller);
+    return SHED_OK;
 }
 
-bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
-                        enum shed_leave how)
+bool shed_flights_leave(struct shed_caller *caller, enum shed_leave how)
 {
-    struct shed_flight_task *t;
+    struct shed_flight_task *t = caller->task;
 
-    shed_mutex_lock(&fs->mu);
-    t = caller->task;
-    if (t != NULL) {
-        remove_caller_locked(caller);
-        caller->awaited = (unsigned char)atomic_load(&t->awaited);
-        if (how == SHED_LEAVE_GOES_ON && caller->number > t->left_number)
-            t->left_number = caller->number;
-    }
-    shed_mutex_unlock(&fs->mu);
-    return t != NULL;
-}
-
-/* Take out the callers up to a number. */
-static struct shed_list take(struct shed_flight_task *t, uint64_t upto)
-{
-    struct shed_list taken = {NULL, NULL};
-    struct shed_node *node, *next;
-
-    shed_mutex_lock(&t->flights->mu);
-    for (node = t->callers.first;
-         node != NULL && caller_of(node)->number <= upto; node = next) {
-        next = node->after;
-        remove_caller_locked(caller_of(node));
-        shed_list_append(&taken, node);
-    }
-    if (t->left_number <= upto)
-        t->left_number = 0;
-    shed_mutex_unlock(&t->flights->mu);
-    return taken;
+    if (t == NULL)
+        return false;
+    assert(shed_reactor_is_current(t->flights->cache->client->reactor));
+    remove_caller(caller);
+    caller->awaited = (unsigned char)shed_flight_task_awaited(t);
+    if (how == SHED_LEAVE_GOES_ON && caller->number > t->left_number)
+        t->left_number = caller->number;
+    return true;
 }
 
 static void give(struct shed_caller *caller, struct shed_value *value,
@@ -155,33 +128,31 @@ static void give(struct shed_caller *caller, struct shed_value *value,
         caller->code = error->code;
         caller->why = shed_error_keep(error);
     }
-    caller->on_answer(caller);
+    caller->on_answer(caller); /* it is gone now */
 }
 
 bool shed_table_answer(struct shed_flight_task *t, uint64_t upto,
                        struct shed_value *value, const struct shed_error *error)
 {
-    struct shed_list taken = take(t, upto);
-    bool is_anybody = taken.first != NULL;
     struct shed_node *node;
+    bool is_anybody = false;
 
-    while ((node = shed_list_pop(&taken)) != NULL)
+    while ((node = t->callers.first) != NULL &&
+           caller_of(node)->number <= upto) {
+        remove_caller(caller_of(node));
         give(caller_of(node), value, error);
+        is_anybody = true;
+    }
+    if (t->left_number <= upto)
+        t->left_number = 0;
     return is_anybody;
 }
 
-uint64_t shed_table_newest(struct shed_flight_task *t, bool forgets)
+uint64_t shed_table_newest(const struct shed_flight_task *t)
 {
-    uint64_t newest;
-
-    shed_mutex_lock(&t->flights->mu);
-    if (forgets)
-        t->left_number = 0;
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
-    newest = t->callers.first != NULL ? t->last_number : t->left_number;
-    shed_mutex_unlock(&t->flights->mu);
-    return newest;
+    return t->callers.first != NULL ? t->last_number : t->left_number;
 }
 
 /* ----------------------------------------------------------------- flights */
@@ -207,16 +178,13 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
 {
     const struct shed_seen seen = {.aged = identity};
     struct shed_map_key wanted = shed_map_key(key->redis);
-    struct shed_flight_task *t = NULL;
 
     shed_mutex_lock(&fs->mu);
     if (find_locked(fs, wanted, SHED_FLIGHT_BACKGROUND) == NULL &&
         shed_source_ask_breaker(fs->cache->source, NULL) == SHED_OK)
-        t = shed_flight_task_create_locked(fs, key, &seen,
-                                           SHED_FLIGHT_BACKGROUND);
+        (void)shed_flight_task_create_locked(fs, key, &seen,
+                                             SHED_FLIGHT_BACKGROUND);
     shed_mutex_unlock(&fs->mu);
-    if (t != NULL)
-        shed_reactor_post(fs->cache->client->reactor, &t->post);
 }
 
 void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
@@ -241,18 +209,13 @@ void shed_table_detach(struct shed_flight_task *t)
     shed_mutex_unlock(&t->flights->mu);
 }
 
-bool shed_table_remove(struct shed_flight_task *t)
+void shed_table_remove(struct shed_flight_task *t)
 {
-    bool is_empty;
-
+    assert(shed_table_newest(t) == 0);
     shed_mutex_lock(&t->flights->mu);
-    is_empty = t->callers.first == NULL && t->left_number == 0;
-    if (is_empty) {
-        shed_map_remove(&t->flights->table, &t->in_table);
-        atomic_fetch_sub(&t->flights->count, 1);
-    }
+    shed_map_remove(&t->flights->table, &t->in_table);
+    atomic_fetch_sub(&t->flights->count, 1);
     shed_mutex_unlock(&t->flights->mu);
-    return is_empty;
 }
 
 /* The first flight that is to be visited, or the one behind previous. */

@@ -76,10 +76,9 @@ void __wrap_shed_async_set_due(struct shed_pending *pending, uint64_t at_ms)
     __real_shed_async_set_due(pending, at_ms);
 }
 
-bool __wrap_shed_flights_leave(struct shed_flights *flights,
-                               struct shed_caller *caller, enum shed_leave how)
+bool __wrap_shed_flights_leave(struct shed_caller *caller, enum shed_leave how)
 {
-    bool has_left = __real_shed_flights_leave(flights, caller, how);
+    bool has_left = __real_shed_flights_leave(caller, how);
 
     departures += has_left;
     return has_left;

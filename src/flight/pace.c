@@ -5,121 +5,74 @@
  *
  * Design notes
  *
- * The loads noted are a sample of how long loads take. Given the age of the one
- * that is awaited, those longer than that tell when it may end. Loads that end
- * within a few ms of each other are met by one look behind the last of them: it
- * costs the early ones a few ms, where a look behind each would cost commands.
- * From the shortest on, the load may also end where the sample has a gap.
+ * How long loads take is estimated as TCP estimates a round trip: by the moving
+ * averages of their spans and of how far these deviate (V. Jacobson,
+ * "Congestion Avoidance and Control", SIGCOMM 1988). Where spans differ little,
+ * one look comes behind almost all of them. Where they differ much, looks begin
+ * with the short ones.
  *
- * A load that takes longer than all in the sample ends at any time. The looks
- * are then spaced in proportion to how late it is already, from a few ms on, as
- * a back-off with full jitter (M. Brooker, "Exponential Backoff And Jitter",
- * AWS Architecture Blog, 2015). The same holds where nothing is known yet.
+ * From then on the load may end at any time. The looks are spaced in proportion
+ * to how late it is already, as a back-off with full jitter (M. Brooker,
+ * "Exponential Backoff And Jitter", AWS Architecture Blog, 2015). The same
+ * holds where nothing is known yet.
  */
 #include "flight/pace.h"
 
-#include <stdbool.h>
+#include <math.h>
 
-/* Loads whose ends are met by one look. */
-#define TOGETHER_MS 4
-/* How far waiters of different processes are spread behind that end. */
+/* The weights of one more load in the averages, and how many deviations from
+ * the mean almost all loads are: those of TCP, or close to them. */
+#define MEAN_GAIN (1.0 / 8)
+#define DEVIATION_GAIN (1.0 / 4)
+#define DEVIATIONS 2
+/* How far waiters of different processes are spread behind a likely end. */
 #define JITTER_MS 2
-/* The first spacing of looks for a load that is late, and the part of its
- * lateness that they grow to. */
-#define LATE_MIN_MS 5
+/* Looks for a load that is late are spaced by this part of its lateness. */
 #define LATE_PART 4
 /* A hand-written lock with SETNX looks this often: we do not look more. */
 #define LOOP_MS 10
+/* No load takes as long; a number that converts. */
+#define SPAN_MAX_MS 1e15
 
 void shed_pace_note(struct shed_pace *p, uint64_t span_ms)
 {
-    p->span_ms[p->next] = span_ms;
-    p->next = (p->next + 1) % SHED_PACE_LOADS;
-    if (p->count < SHED_PACE_LOADS)
-        p->count++;
+    double span = fmin((double)span_ms, SPAN_MAX_MS);
+    double error = p->is_known ? span - p->mean_ms : 0;
+
+    if (!p->is_known)
+        p->mean_ms = span;
+    p->is_known = true;
+    p->mean_ms += MEAN_GAIN * error;
+    p->deviation_ms += DEVIATION_GAIN * (fabs(error) - p->deviation_ms);
 }
 
-/* The shortest span above age_ms. Returns: false if there is none; then
- * *span_ms is the longest of all, 0 without any. */
-static bool find_next(const struct shed_pace *p, uint64_t age_ms,
-                      uint64_t *span_ms)
+/* The age of a load at which a look for its end is worth while. */
+static uint64_t likely_end_ms(const struct shed_pace *p)
 {
-    uint64_t next = UINT64_MAX, longest = 0;
+    double spread = DEVIATIONS * p->deviation_ms;
 
-    for (unsigned i = 0; i < p->count; i++) {
-        if (p->span_ms[i] > age_ms && p->span_ms[i] < next)
-            next = p->span_ms[i];
-        if (p->span_ms[i] > longest)
-            longest = p->span_ms[i];
-    }
-    *span_ms = next < UINT64_MAX ? next : longest;
-    return next < UINT64_MAX;
-}
-
-/* From what age on a load may end at any time. */
-static uint64_t soonest_ms(const struct shed_pace *p)
-{
-    uint64_t shortest = UINT64_MAX;
-
-    for (unsigned i = 0; i < p->count; i++)
-        if (p->span_ms[i] < shortest)
-            shortest = p->span_ms[i];
-    return shortest;
-}
-
-static uint64_t last_together(const struct shed_pace *p, uint64_t span_ms)
-{
-    uint64_t last = span_ms;
-
-    for (unsigned i = 0; i < p->count; i++)
-        if (p->span_ms[i] > last && p->span_ms[i] - span_ms <= TOGETHER_MS)
-            last = p->span_ms[i];
-    return last;
-}
-
-static uint64_t to_likely_end_ms(const struct shed_pace *p, uint64_t span_ms,
-                                 uint64_t age_ms, uint64_t random)
-{
-    uint64_t left = last_together(p, span_ms) - age_ms;
-
-    if (left < SHED_PACE_LONGEST_MS - JITTER_MS)
-        return left + 1 + random % JITTER_MS;
-    return SHED_PACE_LONGEST_MS - random % (SHED_PACE_LONGEST_MS / 2);
-}
-
-/* A wait that is not far too long if the load ends sooner than likely. */
-static uint64_t bound_ms(const struct shed_pace *p, uint64_t age_ms)
-{
-    uint64_t gap = age_ms / LATE_PART;
-
-    if (age_ms < soonest_ms(p))
-        return UINT64_MAX;
-    return gap < LOOP_MS ? LOOP_MS : gap;
-}
-
-static uint64_t late_ms(uint64_t late, uint64_t random)
-{
-    uint64_t bound = late / LATE_PART;
-
-    if (bound < LATE_MIN_MS)
-        bound = LATE_MIN_MS;
-    if (bound > SHED_PACE_LONGEST_MS)
-        bound = SHED_PACE_LONGEST_MS;
-    return 1 + random % bound;
+    if (2 * spread <= LOOP_MS)
+        return (uint64_t)(p->mean_ms + spread);
+    return (uint64_t)fmax(0, p->mean_ms - spread);
 }
 
 uint64_t shed_pace_look_ms(const struct shed_pace *p,
                            const struct shed_pace_wait *wait, uint64_t random)
 {
-    uint64_t span, delay, earliest = LOOP_MS / 2;
-    uint64_t bound = bound_ms(p, wait->age_ms);
+    uint64_t end = likely_end_ms(p), earliest = LOOP_MS / 2, delay, bound;
 
-    if (find_next(p, wait->age_ms, &span))
-        delay = to_likely_end_ms(p, span, wait->age_ms, random);
-    else
-        delay = late_ms(wait->age_ms - span, random);
-    if (delay > bound)
-        delay = bound;
+    if (wait->age_ms < end) {
+        delay = end - wait->age_ms + 1 + random % JITTER_MS;
+        if (delay > SHED_PACE_LONGEST_MS)
+            delay = SHED_PACE_LONGEST_MS - random % (SHED_PACE_LONGEST_MS / 2);
+    } else {
+        bound = (wait->age_ms - end) / LATE_PART;
+        if (bound < LOOP_MS)
+            bound = LOOP_MS;
+        if (bound > SHED_PACE_LONGEST_MS)
+            bound = SHED_PACE_LONGEST_MS;
+        delay = bound - random % (bound / 2 + 1);
+    }
     if (wait->looks > 1)
         earliest += (uint64_t)(wait->looks - 1) * LOOP_MS;
     if (wait->waited_ms + delay < earliest)

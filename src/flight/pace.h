@@ -3,28 +3,24 @@
  * loads take. Pure.
  *
  * A cache's loads are much alike, so the last ones foretell the next: the first
- * look comes when the load under way is likely to end, and a few short ones
- * follow it. A waiter looks no more often than a loop that looks every 10 ms
- * does, give or take one look.
+ * look comes when the load under way is likely to end, and others follow it. A
+ * waiter looks no more often than a loop that looks every 10 ms does, give or
+ * take one look.
  */
 #ifndef SHED_PACE_H
 #define SHED_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The longest time between two looks, so that a failure, and a holder that has
  * died, is noticed long before a slow load would have ended. */
 #define SHED_PACE_LONGEST_MS 100
 
-/* How many loads are remembered: enough for a tail of a few percent, and few
- * enough to have forgotten soon what a database that became slower did. */
-#define SHED_PACE_LOADS 32
-
-/* One thread only. Begins as zero. */
+/* How long loads take. One thread only. Begins as zero. */
 struct shed_pace {
-    uint64_t span_ms[SHED_PACE_LOADS]; /* of the last loads, in no order */
-    unsigned count;
-    unsigned next; /* where the next one goes */
+    bool is_known;
+    double mean_ms, deviation_ms; /* moving averages */
 };
 
 /* Note a load that ended well: span_ms is from the lease to its publish. */

@@ -206,7 +206,7 @@ static void give(struct sim *s, struct sim_flight *f,
     f->machine.has_pushes = s->process[f->process].has_pushes;
     f->machine.is_background = f->is_background;
     act = shed_flight_step(&f->machine, &event, s->now_ms, sim_draw(s, 0));
-    if (s->process[f->process].pace.count > 0 &&
+    if (s->process[f->process].pace.is_known &&
         s->process[f->process].learnt_ms == 0)
         s->process[f->process].learnt_ms = s->now_ms;
     if (s->is_tracing)

@@ -260,11 +260,10 @@ static void judge(struct shed_concurrency *c, uint64_t now_us, uint64_t wall_ms)
 {
     bool is_unknown = c->window.unknown > c->window.count / 2;
 
-    c->is_bound = is_reached(c);
     c->typical_us = c->window.latency_us / c->window.count;
-    if (c->is_bound && !is_unknown)
+    if (is_reached(c) && !is_unknown)
         move_limit(c);
-    else if (c->is_bound &&
+    else if (is_reached(c) &&
              (c->probes == 0 || wall_ms / SLOT_MS >= c->slot + c->period))
         begin_probe(c, now_us, wall_ms); /* at once: nothing is known yet */
     clear_window(c, now_us);
@@ -282,7 +281,7 @@ void shed_concurrency_add(struct shed_concurrency *c,
         add_lone(c, sample->keys, sample->latency_us);
     if (now_us >= c->since_us + sample->latency_us)
         add_to_window(c, sample);
-    if ((c->is_bound || is_reached(c)) && is_time(c, wall_ms))
+    if (is_reached(c) && is_time(c, wall_ms))
         begin_probe(c, now_us, wall_ms);
     else if (is_window_full(c))
         judge(c, now_us, wall_ms);

@@ -46,8 +46,7 @@ struct shed_concurrency {
         size_t unknown; /* without a base for their size */
         size_t most_alive;
     } window;
-    bool is_bound;       /* the limit was reached in the last window */
-    uint64_t typical_us; /* the mean latency of that */
+    uint64_t typical_us; /* the mean latency of the last window */
     bool is_probing;
     uint64_t probes;               /* ever */
     size_t probed;                 /* lone loads of this one */

@@ -19,7 +19,6 @@
 #include "base/random.h"
 #include "source/load.h"
 #include "cli/entry.h"
-#include "cli/scan.h"
 #include "cli/walk.h"
 
 #define BATCH 100
@@ -314,7 +313,7 @@ static void show_summary(const struct check *c)
                                         "given entries that are invalidated."
                                       : "Nothing was proven.");
     if (invalidated + c->outcomes[NOT_COMPARABLE] == 0)
-        cli_cache_hint(c->call);
+        cli_key_hint_none(c->call);
 }
 
 int cli_check(struct cli_call *call)

@@ -8,7 +8,6 @@
 
 #include "known/tag_log.h"
 #include "cli/entry.h"
-#include "cli/scan.h"
 #include "cli/walk.h"
 #include "wire/script.h"
 
@@ -129,9 +128,10 @@ static void look(struct work *w)
 static _Noreturn void fail_unknown(const struct work *w)
 {
     cli_fail(w->call, CLI_NO,
-             "there is no entry of a cache %s, and nothing was changed: %s "
-             "Check the database that the URI names, too",
-             w->call->words[0], cli_cache_advice(w->call).at);
+             "there is no entry of a cache %s, and nothing was changed: "
+             "'snowshed scan' lists the caches. Check the database that the "
+             "URI names, too",
+             w->call->words[0]);
 }
 
 static void note_all(struct work *w)

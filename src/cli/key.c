@@ -16,6 +16,15 @@ void cli_key_check_cache(const struct cli_call *call, const char *name)
                  err.reason);
 }
 
+void cli_key_hint_none(const struct cli_call *call)
+{
+    cli_out_hint(call->out,
+                 cli_format("There are no entries of '%s': 'snowshed "
+                            "scan' lists the caches.",
+                            call->words[0])
+                     .at);
+}
+
 const char *cli_key_set(struct cli_key *key, const char *cache,
                         struct shed_bytes bytes)
 {

@@ -14,6 +14,9 @@ struct cli_key {
 /* End the program if that cannot be the name of a cache. */
 void cli_key_check_cache(const struct cli_call *call, const char *name);
 
+/* Say in the answer that the cache of a call has no entries. */
+void cli_key_hint_none(const struct cli_call *call);
+
 /* Set a key of a cache, which has a name that can be one. Returns: NULL, or
  * what is wrong. */
 const char *cli_key_set(struct cli_key *key, const char *cache,

@@ -2,12 +2,9 @@
  * the answer from the beginning. Of each entry only the header is fetched. */
 #include "base/clock.h"
 #include "cli/entry.h"
-#include "cli/scan.h"
 #include "cli/walk.h"
 
 #define KEYS_SHOWN 10
-#define KEYS_OF_ADVICE 20000
-#define NAMES_OF_ADVICE 10
 #define MINUTE_MS 60000
 
 /* Ages of rows: below a second, 10 s, a minute, 10 minutes, an hour, a day. */
@@ -155,7 +152,7 @@ static bool count_entries(const struct cli_call *call)
                        call->words[0])
                 .at);
     if (json_array_size(c.largest) == 0)
-        cli_cache_hint(call);
+        cli_key_hint_none(call);
     return json_array_size(c.largest) > 0;
 }
 
@@ -198,64 +195,22 @@ static void count_for_cache(json_t *caches, const struct cli_found *found,
         cli_out_flag(cache, "has_tags", true);
 }
 
-/* Look at keys of the database, at this rate, until keys_max of them have been
- * looked at, at least. Returns: the caches, by name. *denied: keys that this
- * user may not read. */
-static json_t *find(struct cli_redis *redis, uint64_t rate, uint64_t keys_max,
-                    uint64_t *denied)
-{
-    json_t *caches = cli_out_open();
-    struct cli_walk walk;
-
-    *denied = 0;
-    cli_walk_begin(&walk, redis, NULL, rate);
-    walk.ask[0] = CLI_ASK_HEADER;
-    walk.passes_denied = true;
-    while (walk.looked < keys_max && cli_walk_next(&walk))
-        for (size_t i = 0; i < walk.count; i++) {
-            *denied += cli_redis_is_denied(walk.found[i].answer[0]);
-            count_for_cache(caches, &walk.found[i], walk.now_ms);
-        }
-    cli_walk_end(&walk);
-    return caches;
-}
-
-struct cli_text cli_cache_advice(const struct cli_call *call)
-{
-    struct cli_text text = {""};
-    uint64_t denied;
-    json_t *caches = find(call->redis, CLI_KEYS_PER_S, KEYS_OF_ADVICE, &denied);
-    const char *name;
-    json_t *cache;
-    size_t i = 0;
-
-    json_object_foreach(caches, name, cache)
-    {
-        if (i < NAMES_OF_ADVICE)
-            text = cli_format("%s%s%s", text.at, i > 0 ? ", " : "some are of ",
-                              name);
-        i++;
-    }
-    json_decref(caches);
-    return cli_format("%s%s'snowshed scan' lists the caches.", text.at,
-                      i > 0 ? "; " : "");
-}
-
-void cli_cache_hint(const struct cli_call *call)
-{
-    cli_out_hint(call->out,
-                 cli_format("There are no entries of '%s': %s", call->words[0],
-                            cli_cache_advice(call).at)
-                     .at);
-}
-
 static bool list_caches(const struct cli_call *call)
 {
-    uint64_t denied;
-    json_t *caches = find(call->redis, call->rate, UINT64_MAX, &denied);
     json_t *list = cli_out_list(call->out, "caches"), *cache;
+    json_t *caches = cli_out_open(); /* by name */
+    uint64_t denied = 0;
+    struct cli_walk walk;
     const char *name;
 
+    cli_walk_begin(&walk, call->redis, NULL, call->rate);
+    walk.ask[0] = CLI_ASK_HEADER;
+    walk.passes_denied = true;
+    while (cli_walk_next(&walk))
+        for (size_t i = 0; i < walk.count; i++) {
+            denied += cli_redis_is_denied(walk.found[i].answer[0]);
+            count_for_cache(caches, &walk.found[i], walk.now_ms);
+        }
     json_object_foreach(caches, name, cache)
     {
         if (json_array_append(list, cache) != 0)

@@ -165,16 +165,22 @@ enum shed_code shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
                                 struct shed_error *err)
 {
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, false, err);
-    struct shed_bytes name;
+    char text[SHED_NAME_MAX_BYTES + sizeof(SHED_PROBE_SUFFIX)];
+    struct shed_bytes key;
     uint64_t deadline_ms;
 
     if (code != SHED_OK)
         return code;
-    name = shed_str(cache->name);
     deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
-    code = shed_probe(cache->client, SHED_USE_CACHE, name, deadline_ms, err);
-    if (code == SHED_OK && cache->tag_log != NULL)
-        code = shed_probe(cache->client, SHED_USE_TAGS, name, deadline_ms, err);
+    (void)snprintf(text, sizeof(text), "%s" SHED_PROBE_SUFFIX, cache->name);
+    key = shed_str(text);
+    code = shed_probe(cache->client, "cache", key, key, deadline_ms, err);
+    if (code == SHED_OK && cache->tag_log != NULL) {
+        (void)snprintf(text, sizeof(text), "%s" SHED_TAG_LOG_SUFFIX,
+                       cache->name);
+        key = shed_str(text);
+        code = shed_probe(cache->client, "tags", key, key, deadline_ms, err);
+    }
     if (code == SHED_OK)
         code = shed_fleet_probe(shed_source_fleet(cache->source), cache->client,
                                 deadline_ms, err);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cli/findings.h"
 #include "client/probe.h"
+#include "known/tag_log.h"
 #include "redis/session.h"
 
 #define PINGS 20
@@ -32,18 +33,18 @@
 #define GRANT_FOR_OPTION "Grant these if you use that option."
 
 static const struct {
-    enum shed_use use;
-    enum level level; /* if they are missing */
+    const char *use, *before, *behind; /* of the name in its first key */
+    enum level level;                  /* if they are missing */
     const char *subject, *means, *advice;
 } rights[] = {
-    {SHED_USE_CACHE, PROBLEM, "cache rights", DENIED, GRANT},
-    {SHED_USE_TAGS, NOTE, "tag rights",
+    {"cache", "", SHED_PROBE_SUFFIX, PROBLEM, "cache rights", DENIED, GRANT},
+    {"tags", "", SHED_TAG_LOG_SUFFIX, NOTE, "tag rights",
      "A cache with the option tags_limit will fail with SHED_EDENIED.",
      GRANT_FOR_OPTION},
-    {SHED_USE_FLEET, NOTE, "fleet rights",
+    {"fleet", "", ":loads", NOTE, "fleet rights",
      "A source with the option fleet_loads will load without that budget.",
      GRANT_FOR_OPTION},
-    {SHED_USE_LOCK, PROBLEM, "lock rights", DENIED, GRANT}};
+    {"lock", "lock:{", "}", PROBLEM, "lock rights", DENIED, GRANT}};
 
 static void check_rights(struct doctor *d)
 {
@@ -56,11 +57,13 @@ static void check_rights(struct doctor *d)
         SHED_OK)
         cli_fail_error(call, &err);
     for (size_t i = 0; i < sizeof(rights) / sizeof(*rights); i++) {
-        bool is_lock = rights[i].use == SHED_USE_LOCK;
-        const char *name = is_lock ? call->lock : call->cache;
-        enum shed_code code =
-            shed_probe(client, rights[i].use, shed_str(name),
-                       shed_deadline_ms(shed_now_ms(), call->timeout_ms), &err);
+        bool is_lock = strcmp(rights[i].use, "lock") == 0;
+        struct cli_text key =
+            cli_format("%s%s%s", rights[i].before,
+                       is_lock ? call->lock : call->cache, rights[i].behind);
+        enum shed_code code = shed_probe(
+            client, rights[i].use, shed_str(key.at), shed_str(key.at),
+            shed_deadline_ms(shed_now_ms(), call->timeout_ms), &err);
         if (code == SHED_OK || code == SHED_EDENIED)
             cli_find(d, rights[i].subject,
                      code == SHED_OK ? OK : rights[i].level, rights[i].means,
@@ -70,7 +73,8 @@ static void check_rights(struct doctor *d)
             cli_find(
                 d, rights[i].subject, PROBLEM, "The library cannot use it.",
                 "Fix this first, then run doctor again.", "%s", err.reason);
-        d->is_denied |= rights[i].use == SHED_USE_CACHE && code == SHED_EDENIED;
+        d->is_denied |=
+            strcmp(rights[i].use, "cache") == 0 && code == SHED_EDENIED;
     }
     shed_client_close(client);
 }

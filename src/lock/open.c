@@ -244,18 +244,13 @@ enum shed_code shed_lock_check(const struct shed_lock *l,
                      "the lock was opened before fork: open one in the child");
 }
 
-static enum shed_use use_of(const struct shed_lock *l)
-{
-    if (l->options.algorithm != SHED_LOCK_LEASE)
-        return SHED_USE_TEXT_LOCK;
-    return l->options.exact_key != 0 ? SHED_USE_EXACT_LOCK : SHED_USE_LOCK;
-}
-
 enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
                                struct shed_error *err)
 {
     enum shed_code code = shed_lock_check(l, err);
+    struct shed_bytes key, sides;
     uint64_t deadline_ms;
+    bool has_sides;
 
     if (code == SHED_OK)
         code = shed_client_check_timed_call(l->home, timeout_ms, err);
@@ -264,11 +259,16 @@ enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
     deadline_ms = shed_deadline_ms(
         shed_now_ms(),
         timeout_ms > 0 ? timeout_ms : l->home->command_timeout_ms);
+    has_sides = l->spec.algorithm->has_tokens;
+    key = sides = l->spec.key[SHED_LOCK_KEY];
+    if (has_sides) {
+        sides = l->spec.key[SHED_LOCK_KEY_COUNTER];
+        sides.size -= sizeof(":f") - 1; /* its suffix */
+    }
     for (size_t i = 0; i < l->count && code == SHED_OK; i++)
-        code = shed_probe(l->server[i].client, use_of(l),
-                          shed_bytes(l->name, l->name_size), deadline_ms, err);
+        code = shed_probe(l->server[i].client, has_sides ? "lock" : "text", key,
+                          sides, deadline_ms, err);
     if (code == SHED_OK && l->options.replicas > 0)
-        code = shed_probe(l->home, SHED_USE_REPLICAS,
-                          shed_bytes(l->name, l->name_size), deadline_ms, err);
+        code = shed_probe(l->home, "replicas", key, sides, deadline_ms, err);
     return code;
 }

@@ -396,8 +396,7 @@ enum shed_code shed_fleet_probe(const struct shed_fleet *f,
 {
     if (f->slots.budget == 0)
         return SHED_OK;
-    return shed_probe(client, SHED_USE_FLEET,
-                      shed_bytes(f->key, strlen(f->key) - strlen(KEY_SUFFIX)),
+    return shed_probe(client, "fleet", shed_str(f->key), shed_str(f->key),
                       deadline_ms, err);
 }
 

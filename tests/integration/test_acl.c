@@ -55,31 +55,38 @@ static void read_rights(char *out, size_t size)
  * uses but the last two, which go with a cache. */
 #define LOCK_COMMANDS                                                          \
     "+get +set +del +pttl +pexpire +incrby +zadd +zrange +zrem "
-static const char *const needs[] = {
-    [SHED_USE_CACHE] = "+get +set +del +pttl +pexpire +setrange +unlink ",
-    [SHED_USE_LOCK] = LOCK_COMMANDS,
-    [SHED_USE_TEXT_LOCK] =
-        "+get +set +del +pttl +pexpire +setnx +getset +expire ",
-    [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS,
-    [SHED_USE_TAGS] = "+zadd +zrange +zrem +zrangebyscore +unlink ",
-    [SHED_USE_FLEET] = ("+zadd +zrem +zrangebyscore "
-                        "+zremrangebyscore +zcount +unlink +pexpire "),
-    [SHED_USE_REPLICAS] = "+wait "};
+enum use { CACHE, LOCK, TEXT_LOCK, EXACT_LOCK, TAGS, FLEET, REPLICAS };
+static const struct {
+    const char *word, *key, *sides; /* of a probe */
+    const char *commands;
+} uses[] = {
+    [CACHE] = {"cache", "item:{snowshed:probe}", "item:{snowshed:probe}",
+               "+get +set +del +pttl +pexpire +setrange +unlink "},
+    [LOCK] = {"lock", "lock:{job}", "lock:{job}", LOCK_COMMANDS},
+    [TEXT_LOCK] = {"text", "lock:job", "lock:job",
+                   "+get +set +del +pttl +pexpire +setnx +getset +expire "},
+    [EXACT_LOCK] = {"lock", "lock:{b}x", "lock:={b}lock:{b}x", LOCK_COMMANDS},
+    [TAGS] = {"tags", "item:tags", "item:tags",
+              "+zadd +zrange +zrem +zrangebyscore +unlink "},
+    [FLEET] = {"fleet", "item:loads", "item:loads",
+               "+zadd +zrem +zrangebyscore +zremrangebyscore +zcount "
+               "+unlink +pexpire "},
+    [REPLICAS] = {"replicas", "lock:{job}", "lock:{job}", "+wait "}};
 
-enum { USES = COUNT_OF(needs) };
+enum { USES = COUNT_OF(uses) };
 
 /* Whether a right, as README.md names it, is needed for this use. */
-static bool is_needed(enum shed_use use, const char *right)
+static bool is_needed(enum use use, const char *right)
 {
     char word[64];
     bool is_of_data = false;
 
     snprintf(word, sizeof(word), "%s ", right);
     for (size_t i = 0; i < USES; i++)
-        is_of_data |= strstr(needs[i], word) != NULL;
+        is_of_data |= strstr(uses[i].commands, word) != NULL;
     /* without EVALSHA the probe cannot ask */
-    return is_of_data ? strstr(needs[use], word) != NULL
-                      : use < SHED_USE_TAGS || strcmp(right, "+evalsha") == 0;
+    return is_of_data ? strstr(uses[use].commands, word) != NULL
+                      : use < TAGS || strcmp(right, "+evalsha") == 0;
 }
 
 /* Start a server that has the user, and use it. */
@@ -135,7 +142,7 @@ static void open_shop(void)
 }
 
 /* Revoke what neither of the two uses needs. */
-static void leave_only(enum shed_use use, enum shed_use other)
+static void leave_only(enum use use, enum use other)
 {
     char rights[2048];
 
@@ -209,7 +216,7 @@ TEST(a_cache_needs_no_more_rights)
 {
     struct shed_cache_options o = bare_cache();
 
-    leave_only(SHED_USE_CACHE, SHED_USE_CACHE);
+    leave_only(CACHE, CACHE);
     o.lease_ms = SHORT_MS;
     open_cache(&o, 0);
     get("s", SHED_OK);
@@ -230,7 +237,7 @@ TEST(a_cache_needs_no_more_rights)
 
 TEST(a_budget_of_loads_needs_no_more_rights)
 {
-    leave_only(SHED_USE_CACHE, SHED_USE_FLEET);
+    leave_only(CACHE, FLEET);
     open_cache(BARE_CACHE, 1);
     get("a", SHED_OK);
     ck_assert_uint_eq(read_stats().fleet_failures, 0);
@@ -241,7 +248,7 @@ TEST(a_cache_with_tags_needs_no_more_rights)
     struct shed_cache_options o = bare_cache();
     struct shed_bytes tag = shed_str("red");
 
-    leave_only(SHED_USE_CACHE, SHED_USE_TAGS);
+    leave_only(CACHE, TAGS);
     o.tags_limit = 1;
     open_cache(&o, 0);
     get("a", SHED_OK);
@@ -340,7 +347,7 @@ static void wait_for_the_dead(bool fair)
 
 TEST(a_lock_needs_no_more_rights)
 {
-    leave_only(SHED_USE_LOCK, SHED_USE_LOCK);
+    leave_only(LOCK, LOCK);
     wait_for_the_dead(false);
     wait_for_the_dead(true);
     server_do(&server, "ACL SETUSER shop +setnx +getset +expire");
@@ -382,21 +389,15 @@ TEST(leftovers_of_others_need_no_more_rights)
 
 /* ------------------------------------------------------- asked beforehand */
 
-static enum shed_code probe_name(enum shed_use use, struct shed_bytes name,
-                                 struct shed_error *err)
+static enum shed_code probe_lock(struct shed_bytes key, struct shed_error *err)
 {
-    return shed_probe(client, use, name, test_deadline_ms(), err);
+    return shed_probe(client, "lock", key, key, test_deadline_ms(), err);
 }
 
-static enum shed_code probe(enum shed_use use, struct shed_error *err)
+static enum shed_code probe(enum use use, struct shed_error *err)
 {
-    static const char *const names[] = {
-        [SHED_USE_CACHE] = "item",         [SHED_USE_LOCK] = "job",
-        [SHED_USE_TEXT_LOCK] = "lock:job", [SHED_USE_EXACT_LOCK] = "lock:{b}x",
-        [SHED_USE_TAGS] = "item",          [SHED_USE_FLEET] = "item",
-        [SHED_USE_REPLICAS] = "job"};
-
-    return probe_name(use, shed_str(names[use]), err);
+    return shed_probe(client, uses[use].word, shed_str(uses[use].key),
+                      shed_str(uses[use].sides), test_deadline_ms(), err);
 }
 
 TEST(with_these_rights_nothing_is_missing)
@@ -410,7 +411,7 @@ TEST(with_these_rights_nothing_is_missing)
 }
 
 /* Whether a probe of the use reports a missing right. */
-static bool is_named(enum shed_use use, const char *right)
+static bool is_named(enum use use, const char *right)
 {
     struct shed_error err = {0};
 
@@ -457,22 +458,21 @@ TEST(keys_and_channels_that_are_missing_are_named)
 {
     static const struct {
         const char *rights;
-        enum shed_use use;
+        enum use use;
         const char *missing;
     } rows[] = {
-        {"~lock:*", SHED_USE_CACHE, "~item:{snowshed:probe}"},
-        {"~item:{*}", SHED_USE_CACHE, "~item:{snowshed:probe}:refresh"},
-        {"~lock:{job", SHED_USE_LOCK, "~lock:{job}"},
-        {"~lock:{job}", SHED_USE_LOCK, "~lock:{job}:f"},
-        {"~lock:{job}", SHED_USE_TEXT_LOCK, "~lock:job"},
-        {"~lock:={b}*", SHED_USE_EXACT_LOCK, "~lock:{b}x"},
-        {"~lock:{b}x", SHED_USE_EXACT_LOCK, "~lock:={b}lock:{b}x:f"},
-        {"~item:{*}*", SHED_USE_TAGS, "~item:tags"},
-        {"~item:{*}*", SHED_USE_FLEET, "~item:loads"},
-        {"~* resetchannels &__redis__:invalidate", SHED_USE_CACHE,
+        {"~lock:*", CACHE, "~item:{snowshed:probe}"},
+        {"~item:{*}", CACHE, "~item:{snowshed:probe}:refresh"},
+        {"~lock:{job", LOCK, "~lock:{job}"},
+        {"~lock:{job}", LOCK, "~lock:{job}:f"},
+        {"~lock:{job}", TEXT_LOCK, "~lock:job"},
+        {"~lock:={b}*", EXACT_LOCK, "~lock:{b}x"},
+        {"~lock:{b}x", EXACT_LOCK, "~lock:={b}lock:{b}x:f"},
+        {"~item:{*}*", TAGS, "~item:tags"},
+        {"~item:{*}*", FLEET, "~item:loads"},
+        {"~* resetchannels &__redis__:invalidate", CACHE,
          "&snowshed:process:*"},
-        {"~* resetchannels &snowshed:process:*", SHED_USE_LOCK,
-         "&__redis__:invalidate"},
+        {"~* resetchannels &snowshed:process:*", LOCK, "&__redis__:invalidate"},
     };
 
     open_shop();
@@ -486,14 +486,14 @@ TEST(keys_and_channels_that_are_missing_are_named)
 }
 
 /* Grant what a probe lists, as it is. */
-static void grant_what_is_listed(struct shed_bytes name)
+static void grant_what_is_listed(struct shed_bytes key)
 {
     static const char before[] = "does not grant: ";
     char rights[SHED_REASON_BYTES];
     struct shed_error err = {0};
     const char *list;
 
-    EXPECT_CODE(probe_name(SHED_USE_LOCK, name, &err), SHED_EDENIED);
+    EXPECT_CODE(probe_lock(key, &err), SHED_EDENIED);
     list = strstr(err.reason, before);
     ck_assert_ptr_nonnull(list);
     snprintf(rights, sizeof(rights), "%s", list + sizeof(before) - 1);
@@ -559,21 +559,21 @@ TEST(what_is_listed_can_be_granted_as_it_is)
                                   "-del -pttl -pexpire -incrby -zadd -zrange "
                                   "-zrem resetchannels";
     static char long_key[SHED_KEY_MAX_BYTES];
-    const struct shed_bytes names[] = {
-        shed_str("job"), shed_str("a b*[c]\\\n"), {long_key, sizeof(long_key)}};
+    const struct shed_bytes keys[] = {shed_str("lock:{job}"),
+                                      shed_str("lock:{a b*[c]\\\n}"),
+                                      {long_key, sizeof(long_key)}};
     struct shed_error err = {0};
 
     open_shop();
     memset(long_key, 'k', sizeof(long_key));
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
         server_do(&server, "ACL SETUSER shop resetkeys");
         grant(revoked);
         /* the keys, and then what is needed on them */
         for (unsigned round = 0; round < ROUNDS; round++)
-            if (probe_name(SHED_USE_LOCK, names[i], NULL) != SHED_OK)
-                grant_what_is_listed(names[i]);
-        ck_assert_msg(probe_name(SHED_USE_LOCK, names[i], &err) == SHED_OK,
-                      "%s", err.reason);
+            if (probe_lock(keys[i], NULL) != SHED_OK)
+                grant_what_is_listed(keys[i]);
+        ck_assert_msg(probe_lock(keys[i], &err) == SHED_OK, "%s", err.reason);
     }
     server_do(&server, "ACL LOG RESET");
 }
@@ -585,7 +585,7 @@ TEST(a_client_that_waits_by_timer_needs_no_channel)
     server_do(&server, "ACL SETUSER shop resetchannels -subscribe");
     o.wait = SHED_WAIT_POLL;
     EXPECT_OK(shed_client_open(uri, &o, &client, NULL));
-    EXPECT_OK(probe(SHED_USE_CACHE, NULL));
+    EXPECT_OK(probe(CACHE, NULL));
 }
 
 TEST(a_server_that_is_not_there_is_told)

@@ -296,29 +296,12 @@ static void tell_breaker_locked(struct shed_gate *g, uint64_t now_ms,
     g->on_breaker(g->arg, is_open, after_ms, text.reason);
 }
 
-static void learn_locked(struct shed_gate *g,
-                         const struct shed_health_pass *pass,
-                         const struct shed_health_end *end, uint64_t now_ms)
-{
-    uint64_t changed_ms = g->health.breaker.changed_ms;
-    enum shed_health_told told = shed_health_judge(&g->health, end);
-    bool has_changed;
-
-    has_changed =
-        shed_health_learn(&g->health, pass, end, now_ms, shed_random_jitter());
-    if (told == SHED_HEALTH_TOLD_FAILURE ||
-        (told == SHED_HEALTH_TOLD_NOTHING && has_changed))
-        remember_failure_locked(g, end);
-    if (has_changed)
-        tell_breaker_locked(g, now_ms, now_ms - changed_ms);
-}
-
 void shed_gate_leave(struct shed_gate *g, const struct shed_health_pass *pass,
                      const struct shed_health_end *end)
 {
     enum shed_health_told told = shed_health_judge(&g->health, end);
-    bool is_clear = pass->term == clear_term(g);
-    uint64_t now_ms;
+    bool is_clear = pass->term == clear_term(g), has_changed;
+    uint64_t now_ms, changed_ms;
 
     if (!g->has_breaker && is_clear && end->refusal == NULL)
         return;
@@ -332,7 +315,14 @@ void shed_gate_leave(struct shed_gate *g, const struct shed_health_pass *pass,
         shed_health_waited_ms(end) == 0)
         return;
     now_ms = lock(g);
-    learn_locked(g, pass, end, now_ms);
+    changed_ms = g->health.breaker.changed_ms;
+    has_changed =
+        shed_health_learn(&g->health, pass, end, now_ms, shed_random_jitter());
+    if (told == SHED_HEALTH_TOLD_FAILURE ||
+        (told == SHED_HEALTH_TOLD_NOTHING && has_changed))
+        remember_failure_locked(g, end);
+    if (has_changed)
+        tell_breaker_locked(g, now_ms, now_ms - changed_ms);
     (void)unlock(g, now_ms);
 }
 

@@ -54,26 +54,20 @@ void shed_cluster_map_init(struct shed_cluster_map *m,
 void shed_cluster_map_ask(struct shed_cluster_map *m, uint64_t now_ms)
 {
     m->asked_ms = now_ms;
-    m->was_hurried = m->is_hurried;
     m->is_hurried = m->is_doubted = m->is_redirected = false;
 }
 
-/* At once, but the more often in a row without a change, the later. */
+/* At once, unless it has just been asked. */
 static bool ask_soon(struct shed_cluster_map *m, uint64_t now_ms)
 {
-    uint64_t pause_ms = SHED_MAP_SOON_MS, at_ms;
+    uint64_t at_ms = m->asked_ms + SHED_MAP_SOON_MS;
 
-    for (unsigned i = 0; i < m->hurries && pause_ms < SHED_MAP_SOON_MAX_MS; i++)
-        pause_ms *= 2;
-    at_ms = m->asked_ms +
-            (pause_ms < SHED_MAP_SOON_MAX_MS ? pause_ms : SHED_MAP_SOON_MAX_MS);
     if (at_ms < now_ms)
         at_ms = now_ms;
     m->is_hurried = true;
     if (at_ms >= m->ask_ms)
         return false;
     m->ask_ms = at_ms;
-    m->hurries++;
     return true;
 }
 
@@ -197,8 +191,6 @@ shed_cluster_map_take(struct shed_cluster_map *m,
     for (size_t i = 0; was_known && i < SHED_CLUSTER_NODES_MAX; i++)
         change.was_replaced |= had_slots[i] && m->node[i].slots == 0;
     m->is_known |= change.is_valid;
-    if (change.has_moved || !m->was_hurried)
-        m->hurries = 0;
     m->ask_ms = now_ms + SHED_MAP_EVERY_MS;
     if (!change.is_valid || is_contradicted(m))
         doubt(m, now_ms);

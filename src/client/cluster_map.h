@@ -24,8 +24,7 @@
 
 /* How often the map is asked for, without a reason and with one. */
 #define SHED_MAP_EVERY_MS 3000
-#define SHED_MAP_SOON_MS 50
-#define SHED_MAP_SOON_MAX_MS 500
+#define SHED_MAP_SOON_MS 250
 
 struct shed_cluster_node {
     bool is_used;
@@ -43,8 +42,6 @@ struct shed_cluster_map {
     uint64_t asked_ms;  /* when it was asked last */
     uint64_t ask_ms;    /* when to ask next */
     bool is_hurried;    /* there is a reason to ask, since it was asked last */
-    bool was_hurried;   /* there was one then */
-    unsigned hurries;   /* in a row */
     bool is_redirected; /* since it was asked last, here: */
     struct shed_redirect redirect;
 };
@@ -68,8 +65,8 @@ void shed_cluster_map_init(struct shed_cluster_map *map,
 size_t shed_cluster_map_find(struct shed_cluster_map *map,
                              const struct shed_place *at, uint64_t now_ms);
 
-/* Take an answer to CLUSTER SLOTS, from a node whose own host is this; NULL: it
- * has not answered. After what is no map another node is to be asked.
+/* Take an answer to CLUSTER SLOTS, from a node whose own host is this; reply
+ * NULL: it has not answered. After what is no map another node is to be asked.
  * may_own(arg, i) is asked whether node i can be used; if not, its slots stay
  * where they were. NULL: all can. */
 struct shed_cluster_change

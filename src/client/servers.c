@@ -60,11 +60,8 @@ struct shed_servers {
 
     /* reactor thread only */
     struct shed_timer *timer;
-    struct scout {
-        struct shed_address *address;
-        struct shed_gate *gate;
-        struct shed_pipe *pipe; /* NULL: there is none */
-    } scout;
+    struct shed_pipe *scout; /* NULL: there is none */
+    struct shed_place scout_at;
     struct shed_call info, slots; /* what it asks */
     bool is_cut_off;              /* its node says that it misses most of the
                                      cluster, so that others may know better */
@@ -108,31 +105,13 @@ static void hurry_locked(struct shed_servers *c,
         shed_reactor_wake(c->client->reactor, &c->wake);
 }
 
-/* The cluster gives slots to a server that this process has never reached. */
-static bool is_astray(const struct shed_servers *c,
-                      const struct shed_server *server,
-                      const struct shed_error *why, uint64_t before_us)
-{
-    return why != NULL && why->code == SHED_EREDIS && before_us == 0 &&
-           c->map.is_known && c->map.node[server->place].slots > 0;
-}
-
 static void on_standing(void *arg, const struct shed_error *why,
                         uint64_t before_us)
 {
     const struct shed_server *server = arg;
     const struct shed_client *client = server->owner;
     struct shed_servers *c = client->servers;
-    struct shed_error astray;
 
-    if (is_astray(c, server, why, before_us)) {
-        (void)shed_fail(&astray, why->code,
-                        "%s. The node announces this address: if it is up, set "
-                        "its cluster-announce-ip (or -hostname, -port) to one "
-                        "that clients reach",
-                        why->reason);
-        why = &astray;
-    }
     shed_client_tell_standing(server, why, before_us);
     if (why == NULL || !c->is_cluster)
         return;
@@ -277,31 +256,17 @@ static void next_candidate_locked(struct shed_servers *c,
     while (!find_candidate_locked(c, c->candidate, place));
 }
 
-static void dismiss_scout(struct shed_servers *c)
-{
-    shed_pipe_close(c->scout.pipe);
-    shed_gate_destroy(c->scout.gate);
-    shed_address_unref(c->scout.address);
-    c->scout = (struct scout){0};
-}
-
 /* Returns: false when out of memory. */
-static bool send_scout(struct shed_servers *c, const struct shed_place *at)
+static bool send_scout(struct shed_servers *c)
 {
     const struct shed_pipe_hooks hooks = {0};
-    struct scout *s = &c->scout;
 
-    dismiss_scout(c);
-    if (shed_address_create_at(c->client->address, at, &s->address, NULL) !=
-        SHED_OK)
+    shed_pipe_close(c->scout);
+    if (shed_pipe_create_guide(c->client->reactor, c->client->address,
+                               &c->scout_at, &c->options, &hooks, &c->scout,
+                               NULL) != SHED_OK)
         return false;
-    s->address->is_guide = true;
-    if (shed_gate_create(s->address, &c->options, NULL, NULL, &s->gate, NULL) !=
-            SHED_OK ||
-        shed_pipe_create(c->client->reactor, s->gate, SHED_HEALTH_COMMANDS,
-                         &c->options, &hooks, &s->pipe, NULL) != SHED_OK)
-        return false;
-    shed_pipe_open(s->pipe);
+    shed_pipe_open(c->scout);
     return true;
 }
 
@@ -365,9 +330,8 @@ static void take_map(struct shed_servers *c, const struct shed_reply *reply)
     struct shed_cluster_change change;
 
     shed_mutex_lock(&c->mu);
-    change = shed_cluster_map_take(
-        &c->map, reply, reply != NULL ? c->scout.address->host : NULL,
-        shed_now_ms(), may_own, c);
+    change = shed_cluster_map_take(&c->map, reply, c->scout_at.host,
+                                   shed_now_ms(), may_own, c);
     if (change.is_valid && (c->is_cut_off || is_any_down_locked(c)))
         (void)shed_cluster_map_hurry(&c->map, NULL, c->is_cut_off,
                                      shed_now_ms());
@@ -391,22 +355,21 @@ static void ask(struct shed_servers *c)
 {
     const struct shed_args info = shed_args_of("CLUSTER", "INFO", NULL);
     const struct shed_args slots = shed_args_of("CLUSTER", "SLOTS", NULL);
-    struct shed_place place;
     bool is_new;
 
     shed_mutex_lock(&c->mu);
-    is_new = c->scout.pipe == NULL || !shed_pipe_is_open(c->scout.pipe) ||
-             c->map.is_doubted;
+    is_new =
+        c->scout == NULL || !shed_pipe_is_open(c->scout) || c->map.is_doubted;
     if (is_new)
-        next_candidate_locked(c, &place);
+        next_candidate_locked(c, &c->scout_at);
     shed_cluster_map_ask(&c->map, shed_now_ms());
     shed_mutex_unlock(&c->mu);
-    if (is_new && !send_scout(c, &place)) {
+    if (is_new && !send_scout(c)) {
         take_map(c, NULL);
         return;
     }
-    shed_pipe_call(c->scout.pipe, &c->info, &info, on_info, c);
-    shed_pipe_call(c->scout.pipe, &c->slots, &slots, on_slots, c);
+    shed_pipe_call(c->scout, &c->info, &info, on_info, c);
+    shed_pipe_call(c->scout, &c->slots, &slots, on_slots, c);
 }
 
 /* Open new servers, retire unused ones, and set the timer for the next
@@ -659,7 +622,8 @@ void shed_servers_close(struct shed_servers *c)
 {
     shed_timer_destroy(c->timer);
     c->timer = NULL;
-    dismiss_scout(c);
+    shed_pipe_close(c->scout);
+    c->scout = NULL;
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
         if (atomic_load(&c->server[i]) != NULL)
             shed_server_close(atomic_load(&c->server[i]));
@@ -670,7 +634,7 @@ void shed_servers_destroy(struct shed_servers *c, bool is_forked)
     if (c == NULL)
         return;
     if (is_forked)
-        shed_pipe_forget(c->scout.pipe);
+        shed_pipe_forget(c->scout);
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
         if (is_forked)
             shed_server_forget(atomic_load(&c->server[i]));

@@ -11,14 +11,11 @@
 
 /* To one sentinel. */
 struct listener {
-    struct shed_announcements *all;
-    struct shed_address *address;
-    struct shed_gate *gate;
+    struct shed_pipe *primary;
     struct shed_pipe *pipe;
 };
 
 struct shed_announcements {
-    struct shed_pipe *pipe; /* to the primary */
     size_t count;
     struct listener at[SHED_SENTINELS_MAX];
 };
@@ -43,8 +40,8 @@ static void on_push(void *arg, struct shed_reply *reply)
     if (!shed_reply_begins(shed_reply_at(reply, 0), "message") &&
         !shed_reply_begins(shed_reply_at(reply, 0), "subscribe"))
         return;
-    shed_pipe_check_address(l->all->pipe);
-    shed_pipe_hurry(l->all->pipe);
+    shed_pipe_check_address(l->primary);
+    shed_pipe_hurry(l->primary);
 }
 
 void shed_announcements_check(struct shed_announcements *all)
@@ -54,30 +51,6 @@ void shed_announcements_check(struct shed_announcements *all)
 }
 
 /* -------------------------------------------------------- begin and end */
-
-static enum shed_code add(struct shed_announcements *all,
-                          struct shed_reactor *reactor,
-                          const struct shed_address *address,
-                          const struct shed_client_options *options,
-                          struct shed_error *err)
-{
-    struct listener *l = &all->at[all->count];
-    /* a lookup that fails says which sentinels do not answer */
-    const struct shed_pipe_hooks hooks = {
-        .arg = l, .on_open = on_open, .on_push = on_push};
-    enum shed_code code = shed_address_create_at(
-        address, &address->sentinels[all->count], &l->address, err);
-
-    if (code != SHED_OK)
-        return code;
-    all->count++;
-    l->all = all;
-    code = shed_gate_create(l->address, options, NULL, NULL, &l->gate, err);
-    if (code == SHED_OK)
-        code = shed_pipe_create(reactor, l->gate, SHED_HEALTH_COMMANDS, options,
-                                &hooks, &l->pipe, err);
-    return code;
-}
 
 enum shed_code shed_announcements_create(
     struct shed_reactor *reactor, const struct shed_address *address,
@@ -89,9 +62,16 @@ enum shed_code shed_announcements_create(
 
     if (all == NULL)
         return shed_fail_nomem(err, "a client");
-    all->pipe = pipe;
-    while (all->count < address->count && code == SHED_OK)
-        code = add(all, reactor, address, options, err);
+    while (all->count < address->count && code == SHED_OK) {
+        struct listener *l = &all->at[all->count];
+        /* a lookup that fails says which sentinels do not answer */
+        const struct shed_pipe_hooks hooks = {
+            .arg = l, .on_open = on_open, .on_push = on_push};
+        l->primary = pipe;
+        code = shed_pipe_create_guide(reactor, address,
+                                      &address->sentinels[all->count++],
+                                      options, &hooks, &l->pipe, err);
+    }
     if (code == SHED_OK)
         *out = all;
     else
@@ -109,11 +89,8 @@ void shed_announcements_close(struct shed_announcements *all)
 {
     if (all == NULL)
         return;
-    for (size_t i = 0; i < all->count; i++) {
+    for (size_t i = 0; i < all->count; i++)
         shed_pipe_close(all->at[i].pipe);
-        shed_gate_destroy(all->at[i].gate);
-        shed_address_unref(all->at[i].address);
-    }
     free(all);
 }
 

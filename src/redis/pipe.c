@@ -32,6 +32,7 @@ struct shed_pipe {
     struct shed_address *address; /* the gate's */
     enum shed_health_user user;
     struct shed_pipe_hooks hooks;
+    bool is_guide; /* its gate and its address are its own */
 
     enum state state;
     struct shed_conn conn;
@@ -663,6 +664,35 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     return SHED_OK;
 }
 
+enum shed_code shed_pipe_create_guide(struct shed_reactor *reactor,
+                                      const struct shed_address *base,
+                                      const struct shed_place *at,
+                                      const struct shed_client_options *options,
+                                      const struct shed_pipe_hooks *hooks,
+                                      struct shed_pipe **out,
+                                      struct shed_error *err)
+{
+    struct shed_address *address;
+    struct shed_gate *gate = NULL;
+    enum shed_code code = shed_address_create_at(base, at, &address, err);
+
+    *out = NULL;
+    if (code != SHED_OK)
+        return code;
+    address->is_guide = true;
+    code = shed_gate_create(address, options, NULL, NULL, &gate, err);
+    if (code == SHED_OK)
+        code = shed_pipe_create(reactor, gate, SHED_HEALTH_COMMANDS, options,
+                                hooks, out, err);
+    if (code != SHED_OK) {
+        shed_gate_destroy(gate);
+        shed_address_unref(address);
+        return code;
+    }
+    (*out)->is_guide = true;
+    return SHED_OK;
+}
+
 void shed_pipe_open(struct shed_pipe *p)
 {
     if (p == NULL)
@@ -681,6 +711,10 @@ void shed_pipe_close(struct shed_pipe *p)
     shed_timer_destroy(p->timer);
     shed_timer_destroy(p->soon);
     shed_lookup_abandon(p->lookup);
+    if (p->is_guide) {
+        shed_gate_destroy(p->gate);
+        shed_address_unref(p->address);
+    }
     free(p);
 }
 

@@ -160,10 +160,11 @@ static void miss(struct shed_health *h, uint64_t since_ms, uint64_t now_ms,
         fall_silent(h, now_ms, random);
 }
 
-/* What a try, or its connection, tells of the present term. */
-static void learn_try(struct shed_health *h, const struct shed_health_event *e,
+void shed_health_tell(struct shed_health *h, const struct shed_health_event *e,
                       uint64_t now_ms, uint64_t random)
 {
+    if (e->type < SHED_HEALTH_HEARD && e->try.term != h->term)
+        return;
     switch (e->type) {
     case SHED_HEALTH_REACHED:
         h->heard_ms = now_ms;
@@ -183,23 +184,15 @@ static void learn_try(struct shed_health *h, const struct shed_health_event *e,
         leave(h, now_ms, random);
         break;
     case SHED_HEALTH_HEARD:
+        hear(h, now_ms);
+        break;
     case SHED_HEALTH_MISSED:
+        miss(h, e->since_ms, now_ms, random);
+        break;
     case SHED_HEALTH_HURRY:
+        h->retry_ms = now_ms;
         break;
     }
-}
-
-void shed_health_tell(struct shed_health *h, const struct shed_health_event *e,
-                      uint64_t now_ms, uint64_t random)
-{
-    if (e->type == SHED_HEALTH_HEARD)
-        hear(h, now_ms);
-    else if (e->type == SHED_HEALTH_MISSED)
-        miss(h, e->since_ms, now_ms, random);
-    else if (e->type == SHED_HEALTH_HURRY)
-        h->retry_ms = now_ms;
-    else if (e->try.term == h->term)
-        learn_try(h, e, now_ms, random);
 }
 
 uint64_t shed_health_pause_left_ms(const struct shed_health *h, uint64_t now_ms)

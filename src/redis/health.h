@@ -54,19 +54,19 @@ struct shed_health_try {
 
 /* What happened to one of these. */
 enum shed_health_event_type {
-    /* how a try has ended */
+    /* how a try has ended; it tells nothing of a later term */
     SHED_HEALTH_REACHED,    /* it is set up */
     SHED_HEALTH_REFUSED,    /* at once, or by an answer: it does not hang */
     SHED_HEALTH_UNANSWERED, /* by a whole timeout */
     SHED_HEALTH_CUT_SHORT,  /* by its caller's deadline, before that */
+    /* of a try or its connection, in the same way */
+    SHED_HEALTH_NO_PRIMARY, /* the server is none, or the host name leads
+                               elsewhere: it is left, and a new term begins */
     /* of a connection that is set up */
     SHED_HEALTH_HEARD,  /* an answer came, whatever it says */
     SHED_HEALTH_MISSED, /* none came for a whole timeout */
     /* of the session */
-    SHED_HEALTH_HURRY, /* it cannot wait for the end of its pause */
-    /* of either */
-    SHED_HEALTH_NO_PRIMARY /* the server is none, or the host name leads
-                              elsewhere: it is left, and a new term begins */
+    SHED_HEALTH_HURRY /* it cannot wait for the end of its pause */
 };
 
 struct shed_health_event {

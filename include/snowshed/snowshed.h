@@ -234,7 +234,7 @@ struct shed_client_options {
     const char *tls_cert; /* our certificate and its chain; needs tls_key */
     const char *tls_key;  /* its private key, not encrypted */
     /* For near caches that read much: Redis announces all changes of keys that
-     * begin with this (BCAST); a row costs one command, not two. Or NULL */
+     * begin with this (BCAST), and need not track what is read. Or NULL */
     const char *tracking_prefix;
 };
 
@@ -420,8 +420,7 @@ struct shed_cache_options {
     /* The near cache: a get takes a row from this process's memory, until Redis
      * announces that its key has changed. So it can miss changes by others of
      * the last milliseconds, or, if announcements are lost, of near_ms. Needs
-     * SHED_WAIT_AUTO, and the rights to pushes and GETRANGE; else it is empty.
-     */
+     * SHED_WAIT_AUTO, and the rights to pushes; else it is empty. */
     uint64_t near_bytes; /* 1 MiB..1 TiB (0); most memory for it, beside
                             local_bytes. 0: there is none */
     uint64_t near_ms; /* 1..3600000 (10000); a row is taken for this long after

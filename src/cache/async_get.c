@@ -250,7 +250,7 @@ bool shed_async_get_can_fly(struct shed_asker *asker)
 
 enum shed_code shed_async_get_judge(struct shed_asker *asker,
                                     const struct shed_call_result *result,
-                                    struct shed_error *why)
+                                    bool is_announced, struct shed_error *why)
 {
     struct get *g = owner_of(asker);
     struct shed_terms terms = g->terms;
@@ -262,6 +262,7 @@ enum shed_code shed_async_get_judge(struct shed_asker *asker,
         return why->code;
     }
     *result->is_taken = true;
+    g->get.look.mark.is_announced = is_announced;
     return shed_look_at(g->get.cache, &g->get.key, &terms, result->reply, NULL,
                         &g->get.look, why);
 }

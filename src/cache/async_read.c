@@ -1,7 +1,8 @@
 /*
- * The GETs of asynchronous calls, over the session, whose untracked
- * connections serve them. Its invariant: nobody joins a GET that has been sent,
- * because a caller may be given only what was current during its call.
+ * The GETs of asynchronous calls, over the session. Its untracked connections
+ * serve them, unless Redis is to announce changes of what is read, which then
+ * becomes near. Its invariant: nobody joins a GET that has been sent, because a
+ * caller may be given only what was current during its call.
  *
  * GETs are sent at the end of a turn of the loop, so that those who ask for a
  * key in one turn share one. While a GET of a key is under way, all who ask
@@ -27,6 +28,7 @@ struct shed_async_read {
     struct shed_list askers[2];   /* of the GET under way, and of the next */
     unsigned char waiting;        /* the latter */
     bool is_shared;
+    bool is_tracked;
     unsigned repeats;
     size_t size;
     char key[];
@@ -108,6 +110,20 @@ static void destroy(struct shed_async_read *r)
 
 /* ------------------------------------------------------------------ answers */
 
+/* Whether changes since before the GET was sent are announced, unless an epoch
+ * has ended since then. Another server, to which a redirection led, may be one
+ * of which that is not known. */
+static bool is_announced(const struct shed_async_read *r)
+{
+    struct shed_client *client = r->reads->cache->client;
+    struct shed_bytes key = shed_bytes(r->key, r->size);
+
+    if (!shed_cache_takes_near(r->reads->cache) || r->call.redirects > 0)
+        return false;
+    return r->is_tracked ? shed_session_is_on(shed_client_session(client, key))
+                         : shed_client_hears_all(client, key);
+}
+
 /* Give those who asked what has come; the others are next. */
 static void answer(struct shed_async_read *r,
                    const struct shed_call_result *result)
@@ -118,7 +134,7 @@ static void answer(struct shed_async_read *r,
     enum shed_code code;
 
     if (first != NULL) {
-        code = shed_async_get_judge(first, result, &why);
+        code = shed_async_get_judge(first, result, is_announced(r), &why);
         while ((other = take(asked)) != NULL)
             shed_async_get_take(other, code, &why, first);
         shed_async_get_take(first, code, &why, NULL);
@@ -164,17 +180,20 @@ static void on_reply(void *arg, const struct shed_call_result *result)
 
 static void send_get(struct shed_async_read *r)
 {
-    struct shed_client *client = r->reads->cache->client;
+    const struct shed_cache *cache = r->reads->cache;
     struct shed_args args;
 
+    r->is_tracked =
+        shed_cache_takes_near(cache) &&
+        !shed_client_hears_all(cache->client, shed_bytes(r->key, r->size));
     args = shed_args_of("GET", NULL);
     args.is_guarded = true;
-    args.is_untracked = true;
+    args.is_untracked = !r->is_tracked;
     args.is_followed = true;
     args.is_repeated = r->repeats < SHED_ASYNC_REPEATS;
     shed_args_add(&args, r->key, r->size);
     r->waiting = !r->waiting;
-    shed_client_send(client, &r->call, &args, on_reply, r);
+    shed_client_send(cache->client, &r->call, &args, on_reply, r);
 }
 
 /* While they waited, the GET before may have begun a flight. */

@@ -14,7 +14,7 @@
 #include "base/thread.h"
 #include "cache/pending.h"
 #include "client/probe.h"
-#include "known/near.h"
+#include "known/local.h"
 
 /* The ranges that snowshed.h states. */
 #define JITTER_MAX_PCT 90
@@ -194,19 +194,16 @@ static enum shed_code open_parts(struct shed_cache *cache,
 {
     const struct shed_cache_options *o = &cache->options;
     uint64_t bytes = o->near_bytes;
-    bool is_near = bytes > 0;
     enum shed_code code;
 
     if (shed_cache_takes_local(cache))
         bytes += o->local_bytes;
     if (bytes > 0)
         cache->local = shed_local_create(
-            (size_t)bytes, is_near ? o->near_ms : 0, &cache->rule);
-    if (is_near && cache->local != NULL)
-        cache->near = shed_near_create(cache);
+            (size_t)bytes, shed_cache_takes_near(cache) ? o->near_ms : 0,
+            &cache->rule, &cache->counters);
     cache->async_reads = shed_async_reads_create(cache);
-    if (cache->async_reads == NULL || (bytes > 0 && cache->local == NULL) ||
-        (is_near && cache->near == NULL))
+    if (cache->async_reads == NULL || (bytes > 0 && cache->local == NULL))
         return shed_fail_nomem(err, "a cache");
     if (o->tags_limit > 0)
         cache->tag_log = shed_tag_log_create(cache);
@@ -231,7 +228,6 @@ static void *close_cache(void *handle)
 
     if (shed_client_check(client, NULL) == SHED_OK) {
         shed_async_close(cache->async);
-        shed_near_close(cache->near);
         shed_flights_close(cache->flights);
         shed_fleet_leave(cache->fleet);
         shed_delivery_close(cache->delivery);
@@ -239,7 +235,6 @@ static void *close_cache(void *handle)
         shed_source_unref(cache->source, cache);
     }
     /* what does not depend on the client's process */
-    shed_near_destroy(cache->near);
     shed_local_destroy(cache->local);
     shed_async_destroy(cache->async);
     shed_async_reads_destroy(cache->async_reads);

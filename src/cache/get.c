@@ -104,17 +104,18 @@ void shed_get_end_reading(struct shed_key_get *g)
 /* While there are no more callers than links, each sends a GET of its own: a
  * shared one costs its callers a wake-up, and the wait for the GET before it.
  * Where callers are more, threads outnumber connections, and what counts is how
- * little is done for each call. With a near cache, what is not near has changed
- * a moment ago, perhaps for all threads. Counts it among the readers. */
+ * little is done for each call. A GET that is to make its row near goes over
+ * the loop in any case. Counts it among the readers. */
 static bool reads_alone(struct shed_key_get *g)
 {
     struct shed_cache *cache = g->cache;
-    size_t alone_max = cache->near != NULL ? 1 : cache->client->links_limit;
     size_t before =
         atomic_fetch_add_explicit(&cache->readers, 1, memory_order_relaxed);
 
     g->is_reader = true;
-    return (before < alone_max || !shed_terms_may_share(g->terms)) &&
+    return !shed_cache_takes_near(cache) &&
+           (before < cache->client->links_limit ||
+            !shed_terms_may_share(g->terms)) &&
            (cache->tag_log == NULL || shed_tag_log_is_known(cache->tag_log));
 }
 

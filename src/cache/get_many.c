@@ -108,51 +108,50 @@ static struct shed_key_get *get_of(const struct batch *b, size_t i)
     return shed_async_get_of(b->one[i].get);
 }
 
-/* Take what is near, and add the other keys to MGETs. Returns: how many. */
-static size_t make_commands(struct batch *b, uint64_t *until_ms)
+/* Take what is near. */
+static void take_near(struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_key_get *g = get_of(b, i);
+        g->value = shed_look_near(b->cache, shed_key_bytes(&g->key), b->terms);
+    }
+}
+
+/* Add the keys to MGETs. Returns: until when to wait for them. */
+static uint64_t make_commands(struct batch *b)
 {
     struct shed_args *last = NULL, *args;
-    size_t asked = 0;
+    uint64_t until_ms = 0;
 
-    *until_ms = 0;
     for (size_t i = 0; i < b->count; i++) {
         struct shed_key_get *g = get_of(b, i);
         uint64_t one_ms;
-        g->value = shed_look_near(b->cache, shed_key_bytes(&g->key), b->terms);
-        if (g->value != NULL)
-            continue;
         shed_look_begin(b->cache, &g->key, &g->look);
         one_ms = shed_look_until_ms(b->cache, &g->key, b->terms);
-        *until_ms = one_ms > *until_ms ? one_ms : *until_ms;
-        if (asked % b->together > 0) {
+        until_ms = one_ms > until_ms ? one_ms : until_ms;
+        if (i % b->together > 0) {
             args = &b->one[i].args;
             last->more = args;
         } else {
-            args = &b->commands[asked / b->together];
+            args = &b->commands[i / b->together];
             *args = shed_args_of("MGET", NULL);
             args->is_guarded = true;
         }
         shed_args_add(args, g->key.redis.data, g->key.redis.size);
         last = args;
-        asked++;
     }
-    return asked;
+    return until_ms;
 }
 
 /* Take the replies. What is no entry, nor nil, is left to the call of the key.
  */
 static void take_replies(struct batch *b, const struct shed_link_use *use)
 {
-    size_t at = 0;
-
     for (size_t i = 0; i < b->count; i++) {
         struct shed_key_get *g = get_of(b, i);
-        struct shed_reply *whole, *reply;
+        struct shed_reply *whole = b->replies[i / b->together];
+        struct shed_reply *reply = shed_reply_take(whole, i % b->together);
         struct shed_error unused;
-        if (g->value != NULL)
-            continue;
-        whole = b->replies[at / b->together];
-        reply = shed_reply_take(whole, at++ % b->together);
         if (shed_reply_error(whole) != NULL &&
             shed_reply_code(whole) == SHED_EDENIED)
             atomic_store(&b->cache->client->address->is_mget_refused, true);
@@ -175,9 +174,9 @@ static void look_here(struct batch *b)
     b->together = together_of(b->cache);
     if (b->together < 2)
         return;
-    commands = (make_commands(b, &until_ms) + b->together - 1) / b->together;
-    if (commands == 0 ||
-        shed_client_call(b->cache->client, b->commands, commands, b->replies,
+    until_ms = make_commands(b);
+    commands = (b->count + b->together - 1) / b->together;
+    if (shed_client_call(b->cache->client, b->commands, commands, b->replies,
                          &use, NULL, until_ms, &unused) != SHED_OK)
         return;
     take_replies(b, &use);
@@ -239,7 +238,10 @@ static enum shed_code get_many(struct batch *b, struct shed_item *items,
     struct shed_error all = {SHED_OK, ""};
     enum shed_code code;
 
-    look_here(b);
+    if (shed_cache_takes_near(b->cache))
+        take_near(b);
+    else
+        look_here(b); /* which makes nothing near */
     begin_open(b);
     code = shed_await_ends(b->await, shed_terms_deadline_ms(b->terms), &all);
     for (size_t i = 0; code == SHED_OK && i < b->count; i++) {

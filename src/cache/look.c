@@ -132,8 +132,6 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         return;
     if (freshness != SHED_FRESHNESS_FRESH && !terms->only_cached)
         refresh(cache, key, value);
-    if (cache->near != NULL && freshness != SHED_FRESHNESS_STALE)
-        shed_near_ask(cache->near, key, out->mark, shed_value_header(value));
     note_hit(cache, key, value);
 }
 
@@ -172,13 +170,47 @@ static void read_entry(struct shed_cache *cache, const struct shed_key *key,
 
 /* ----------------------------------------------------------- in place of it */
 
-void shed_look_refresh(struct shed_cache *cache, struct shed_bytes key,
-                       const struct shed_value *value)
+static void refresh_near(struct shed_cache *cache, struct shed_bytes key,
+                         const struct shed_value *value)
 {
     struct shed_named_key named;
 
     shed_key_name(cache->name, key, &named);
     refresh(cache, &named.key, value);
+}
+
+/* By its tags. While the log is not known, the GET reads it. */
+static bool is_admitted(const struct shed_cache *cache,
+                        const struct shed_value *value)
+{
+    struct shed_tag_log *log = cache->tag_log;
+
+    return log == NULL || (shed_tag_log_is_known(log) &&
+                           shed_tag_log_admits(log, shed_value_header(value)));
+}
+
+struct shed_value *shed_look_near_by(struct shed_cache *cache,
+                                     struct shed_bytes key,
+                                     const struct shed_freshness_rule *rule,
+                                     bool only_cached)
+{
+    struct shed_local_near found;
+    enum shed_freshness freshness;
+    bool is_due, is_taken;
+
+    if (!shed_cache_takes_near(cache) ||
+        !shed_local_begin_near(cache->local, key, shed_awake_by_ms(), &found))
+        return NULL;
+    freshness = shed_local_judge(&found.row, rule);
+    is_due = freshness == SHED_FRESHNESS_DUE;
+    is_taken = (freshness == SHED_FRESHNESS_FRESH || is_due) &&
+               is_admitted(cache, found.row.value);
+    shed_local_end_near(&found, is_taken);
+    if (!is_taken)
+        return NULL;
+    if (is_due && !only_cached)
+        refresh_near(cache, key, found.row.value);
+    return found.row.value;
 }
 
 /* ----------------------------------------------------------- without Redis */

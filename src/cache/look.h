@@ -10,7 +10,6 @@
 #include "cache/cache.h"
 #include "entry/entry.h"
 #include "known/local.h"
-#include "known/near.h"
 
 /* What GET has found, where it matters to a call with a max_age_ms, or where
  * the value is a miss by one of its tags. */
@@ -117,25 +116,14 @@ static inline bool shed_terms_may_share(const struct shed_terms *terms)
     return !terms->has_own_rule && !terms->only_cached;
 }
 
-/* Begin the refresh of a row that is near. */
-void shed_look_refresh(struct shed_cache *cache, struct shed_bytes key,
-                       const struct shed_value *value);
-
-/* Take a row that is near in place of a read, by this rule, and begin a refresh
- * if it is due and the call may. Returns: a reference, or NULL. */
-static inline struct shed_value *
-shed_look_near_by(struct shed_cache *cache, struct shed_bytes key,
-                  const struct shed_freshness_rule *rule, bool only_cached)
-{
-    bool is_due = false;
-    struct shed_value *value = NULL;
-
-    if (cache->near != NULL)
-        value = shed_near_get(cache->near, key, rule, &is_due);
-    if (is_due && value != NULL && !only_cached)
-        shed_look_refresh(cache, key, value);
-    return value;
-}
+/* Take a row that is near in place of a read, by this rule (of a row of the
+ * cache; not of "no such row", which is given out until its ttl ends), and
+ * begin a refresh if it is due and the call may. Returns: a reference, or NULL.
+ */
+struct shed_value *shed_look_near_by(struct shed_cache *cache,
+                                     struct shed_bytes key,
+                                     const struct shed_freshness_rule *rule,
+                                     bool only_cached);
 
 /* The same by the call's terms. */
 static inline struct shed_value *shed_look_near(struct shed_cache *cache,

@@ -151,10 +151,11 @@ bool shed_async_get_can_fly(struct shed_asker *asker);
 
 /* How the gets hear of it: judge what has come, by the terms of one asker; then
  * each of the others takes part in what that one has found, and at last it
- * takes that itself (from is NULL). why: of a code that is not SHED_OK. */
+ * takes that itself (from is NULL). is_announced: as of a mark of local rows;
+ * why: of a code that is not SHED_OK. */
 enum shed_code shed_async_get_judge(struct shed_asker *asker,
                                     const struct shed_call_result *result,
-                                    struct shed_error *why);
+                                    bool is_announced, struct shed_error *why);
 void shed_async_get_take(struct shed_asker *asker, enum shed_code code,
                          const struct shed_error *why, struct shed_asker *from);
 

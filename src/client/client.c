@@ -66,16 +66,10 @@ bool shed_client_is_settled(struct shed_client *client, struct shed_bytes key)
 bool shed_client_hears_all(struct shed_client *client, struct shed_bytes key)
 {
     const char *prefix = client->tracking_prefix;
-    struct shed_server *server;
-    bool hears_all;
 
-    if (prefix == NULL || key.size < strlen(prefix) ||
-        memcmp(key.data, prefix, strlen(prefix)) != 0)
-        return false;
-    server = shed_client_hold(client, key);
-    hears_all = shed_session_is_broadcast(server->session);
-    shed_client_give_back(client, server);
-    return hears_all;
+    return prefix != NULL && key.size >= strlen(prefix) &&
+           memcmp(key.data, prefix, strlen(prefix)) == 0 &&
+           shed_session_is_broadcast(shed_client_session(client, key));
 }
 
 bool shed_client_settles(struct shed_client *client, struct shed_bytes key,

@@ -65,7 +65,7 @@ bool shed_client_knows_servers(struct shed_client *client,
                                struct shed_post *post);
 
 /* Whether all changes of the key are announced, see shed_session_is_broadcast.
- * Any thread. */
+ * Reactor thread. */
 bool shed_client_hears_all(struct shed_client *client, struct shed_bytes key);
 
 /* The session with that server, for this turn of the loop. Reactor thread. */
@@ -96,8 +96,9 @@ shed_client_call(struct shed_client *client, const struct shed_args *commands,
                  uint64_t deadline_ms, struct shed_error *err);
 
 /* As shed_links_doubt, for the command of that key. use NULL: it went over the
- * session as an untracked one, on whose thread this is called. Else any thread.
- */
+ * session, on whose thread this is called; its untracked connections are
+ * dropped. The tracked one carries scripts, whose replies have numbers: that of
+ * the flight which follows shows whether it is out of step. Else any thread. */
 void shed_client_doubt(struct shed_client *client, struct shed_bytes key,
                        const struct shed_link_use *use);
 

@@ -23,7 +23,6 @@ struct shed_cache {
     struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
     struct shed_local *local;     /* NULL: it keeps no rows */
-    struct shed_near *near;       /* NULL unless near_bytes is set */
     struct shed_tag_log *tag_log; /* NULL: it has none */
     struct shed_delivery *delivery;
     struct shed_flights *flights;
@@ -36,6 +35,12 @@ struct shed_cache {
     atomic_size_t readers; /* calls of threads that have a GET, or wait for one;
                               not beside what hits only read */
 };
+
+/* Whether it gives out near rows in place of GETs. */
+static inline bool shed_cache_takes_near(const struct shed_cache *cache)
+{
+    return cache->options.near_bytes > 0;
+}
 
 /* Whether it gives out local rows while Redis cannot be read. */
 static inline bool shed_cache_takes_local(const struct shed_cache *cache)

@@ -17,7 +17,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "flight/flight_task.h"
-#include "known/near.h"
+#include "known/local.h"
 
 /* A lease record outlives the longest load, by as much as it takes to publish
  * what was loaded. */
@@ -39,14 +39,16 @@ static void on_change(struct shed_listener *listener, struct shed_bytes key)
     struct shed_flights *fs = flights_of(listener);
     const struct shed_map_key wanted = shed_map_key(shed_entry_key_of(key));
 
-    shed_near_change(fs->cache->near, key);
+    shed_local_change(fs->cache->local, key);
     shed_table_each(fs, &wanted, shed_flight_task_push);
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
-    shed_near_epoch(flights_of(listener)->cache->near);
-    shed_table_each(flights_of(listener), NULL, shed_flight_task_epoch);
+    struct shed_flights *fs = flights_of(listener);
+
+    shed_local_change_all(fs->cache->local);
+    shed_table_each(fs, NULL, shed_flight_task_epoch);
 }
 
 /* -------------------------------------------------------- begin and end */

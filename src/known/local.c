@@ -63,7 +63,6 @@ struct row {
     uint64_t known_ms;     /* when it was last known to be current; awake */
     uint64_t known_age_ms; /* then */
     unsigned epoch;        /* of the shard, then; 0: it never was */
-    bool is_asked;         /* whether it is current */
     atomic_bool is_visited;
     struct shed_value *handle[]; /* of its value, for each processor; NULL: not
                                     made yet. Under its lane's mutex alone.
@@ -73,7 +72,7 @@ struct row {
 /* A processor's mutex of a shard. */
 struct shed_local_lane {
     _Alignas(SHED_CPU_LINE_BYTES) struct shed_mutex mu;
-    struct shed_local_hits hits; /* under mu */
+    uint64_t hits, negative_hits; /* under mu */
 };
 
 struct shard {
@@ -91,6 +90,7 @@ struct shard {
 struct shed_local {
     /* set at creation */
     const struct shed_freshness_rule *rule;
+    struct shed_counters *counters;
     uint64_t near_ms;
     size_t page_bytes;
     unsigned lanes;               /* of a shard */
@@ -321,8 +321,9 @@ struct shed_local_mark shed_local_mark(struct shed_local *local,
         return (struct shed_local_mark){0};
     marked = map_key_of(key);
     return (struct shed_local_mark){
-        atomic_load(drops_of(local, marked)),
-        atomic_load(&shard_of(local, marked)->changes), shed_awake_ms()};
+        .drops = atomic_load(drops_of(local, marked)),
+        .changes = atomic_load(&shard_of(local, marked)->changes),
+        .at_ms = shed_awake_ms()};
 }
 
 void shed_local_keep(struct shed_local *local, struct shed_bytes key,
@@ -331,21 +332,27 @@ void shed_local_keep(struct shed_local *local, struct shed_bytes key,
 {
     struct shed_map_key kept;
     struct shard *shard;
-    struct row *old;
+    struct row *at;
 
     if (local == NULL)
         return;
     kept = map_key_of(key);
-    old = lock_row(local, kept, &shard);
-    if (old != NULL && (has_header(old, shed_value_header(row->value)) ||
-                        is_older(row, old, now_ms))) {
-        visit(old);
+    at = lock_row(local, kept, &shard);
+    if (at != NULL && (has_header(at, shed_value_header(row->value)) ||
+                       is_older(row, at, now_ms))) {
+        visit(at);
     } else if (atomic_load(drops_of(local, kept)) == mark.drops) {
-        struct row *new = create_row(local, kept, row, now_ms);
         /* even if the new one cannot be kept, that is older */
-        remove_locked(local, shard, old);
-        if (new != NULL)
-            insert_locked(local, shard, new);
+        remove_locked(local, shard, at);
+        at = create_row(local, kept, row, now_ms);
+        if (at != NULL)
+            insert_locked(local, shard, at);
+    }
+    if (at != NULL && mark.is_announced &&
+        mark.changes == atomic_load(&shard->changes)) {
+        at->known_ms = mark.at_ms;
+        at->known_age_ms = age_of(at, now_ms);
+        at->epoch = shard->epoch;
     }
     unlock(local, shard);
 }
@@ -507,64 +514,34 @@ void shed_local_end_near(const struct shed_local_near *near, bool is_taken)
     struct shed_local_lane *lane = near->lane;
 
     if (is_taken && shed_value_ref(near->row.value)->kind == SHED_KIND_ABSENT)
-        lane->hits.absent++;
+        lane->negative_hits++;
     else if (is_taken)
-        lane->hits.rows++;
+        lane->hits++;
     shed_mutex_unlock(&lane->mu);
 }
 
-struct shed_local_hits shed_local_take_hits(struct shed_local *local)
+void shed_local_count_hits(struct shed_local *local)
 {
-    struct shed_local_hits all = {0};
-
-    for (size_t i = 0; i < SHARDS * local->lanes; i++) {
+    for (size_t i = 0; local != NULL && i < SHARDS * local->lanes; i++) {
         struct shed_local_lane *lane = &local->lane[i];
         shed_mutex_lock(&lane->mu);
-        all.rows += lane->hits.rows;
-        all.absent += lane->hits.absent;
-        lane->hits = (struct shed_local_hits){0};
+        shed_count(&local->counters->hits, lane->hits);
+        shed_count(&local->counters->negative_hits, lane->negative_hits);
+        shed_count(&local->counters->near_hits,
+                   lane->hits + lane->negative_hits);
+        lane->hits = lane->negative_hits = 0;
         shed_mutex_unlock(&lane->mu);
     }
-    return all;
-}
-
-bool shed_local_asks(struct shed_local *local, struct shed_bytes key,
-                     uint64_t now_ms)
-{
-    struct shard *shard;
-    struct row *row = lock_row(local, map_key_of(key), &shard);
-    bool asks = row != NULL && !row->is_asked &&
-                shed_value_header(row->kept.value) != NULL &&
-                !is_near(local, shard, row, now_ms);
-
-    if (asks)
-        row->is_asked = true;
-    unlock(local, shard);
-    return asks;
-}
-
-void shed_local_confirm(struct shed_local *local, struct shed_bytes key,
-                        struct shed_local_mark mark, const void *header)
-{
-    struct shard *shard;
-    struct row *row = lock_row(local, map_key_of(key), &shard);
-
-    if (row != NULL)
-        row->is_asked = false;
-    if (row != NULL && mark.changes == atomic_load(&shard->changes) &&
-        has_header(row, header)) {
-        row->known_ms = mark.at_ms;
-        row->known_age_ms = age_of(row, shed_now_ms());
-        row->epoch = shard->epoch;
-    }
-    unlock(local, shard);
 }
 
 void shed_local_change(struct shed_local *local, struct shed_bytes key)
 {
     struct shard *shard;
-    struct row *row = lock_row(local, map_key_of(key), &shard);
+    struct row *row;
 
+    if (local == NULL)
+        return;
+    row = lock_row(local, map_key_of(key), &shard);
     atomic_fetch_add(&shard->changes, 1);
     if (row != NULL)
         row->epoch = 0;
@@ -573,7 +550,7 @@ void shed_local_change(struct shed_local *local, struct shed_bytes key)
 
 void shed_local_change_all(struct shed_local *local)
 {
-    for (size_t i = 0; i < SHARDS; i++) {
+    for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
         lock(local, shard);
         atomic_fetch_add(&shard->changes, 1);
@@ -625,7 +602,8 @@ static bool init_shards(struct shed_local *local)
 }
 
 struct shed_local *shed_local_create(size_t limit_bytes, uint64_t near_ms,
-                                     const struct shed_freshness_rule *rule)
+                                     const struct shed_freshness_rule *rule,
+                                     struct shed_counters *counters)
 {
     struct shed_local *local = calloc(1, sizeof(*local));
     size_t overhead;
@@ -633,6 +611,7 @@ struct shed_local *shed_local_create(size_t limit_bytes, uint64_t near_ms,
     if (local == NULL)
         return NULL;
     local->rule = rule;
+    local->counters = counters;
     local->near_ms = near_ms;
     local->lanes = near_ms > 0 ? shed_cpu_copies() : 1;
     local->page_bytes = (size_t)sysconf(_SC_PAGESIZE);

@@ -11,9 +11,8 @@
  *
  * Pushes drop nothing: they come for few keys, and also for what this process
  * has published itself. A push ends that a row is near. A row becomes near when
- * a read of which Redis announces changes has found the same entry, and no push
- * has come since before that read was sent (near.h); it is so for near_ms at
- * most.
+ * it is kept from a read of which Redis announces changes, and no push has come
+ * since before that read was sent; it is so for near_ms at most.
  *
  * Any thread. local may be NULL where nothing is kept.
  */
@@ -26,6 +25,7 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/stats.h"
 #include "entry/entry.h"
 #include "entry/freshness.h"
 
@@ -33,17 +33,21 @@ struct shed_local;
 
 /* Keep rows in up to limit_bytes, which covers all memory in use here. A row
  * that takes more than a sixteenth of it is not kept. rule says how long a row
- * may be given out, and must outlive the object. near_ms 0: no row is near.
- * Returns: NULL when out of memory. */
+ * may be given out; it and counters must outlive the object. near_ms 0: no row
+ * is near. Returns: NULL when out of memory. */
 struct shed_local *shed_local_create(size_t limit_bytes, uint64_t near_ms,
-                                     const struct shed_freshness_rule *rule);
+                                     const struct shed_freshness_rule *rule,
+                                     struct shed_counters *counters);
 void shed_local_destroy(struct shed_local *local);
 
 /* The state of a key before it is read. */
 struct shed_local_mark {
     unsigned drops;
-    unsigned changes; /* pushes that may have been for it */
-    uint64_t at_ms;   /* when that was; awake */
+    unsigned changes;  /* pushes that may have been for it */
+    uint64_t at_ms;    /* when that was; awake */
+    bool is_announced; /* set behind the read: if Redis has what was read, and
+                          there was no push, shed_local_change will be called
+                          when it changes */
 };
 
 struct shed_local_mark shed_local_mark(struct shed_local *local,
@@ -61,9 +65,11 @@ struct shed_local_row {
 
 /* Keep a row, of which it takes a reference, unless the key was dropped after
  * the mark or the row is over. If the entry in Redis is the one that is kept,
- * nothing is done but to note its use. A row that was loaded does not replace
- * one of a higher version; what Redis has replaces any, because versions that
- * begin again begin there. mark is the key's; now_ms is monotonic. */
+ * that stays, and its use is noted. If its changes are announced, what is kept
+ * is near now, unless there was a push after the mark. A row that was loaded
+ * does not replace one of a higher version; what Redis has replaces any,
+ * because versions that begin again begin there. mark is the key's; now_ms is
+ * monotonic. */
 void shed_local_keep(struct shed_local *local, struct shed_bytes key,
                      struct shed_local_mark mark,
                      const struct shed_local_row *row, uint64_t now_ms);
@@ -109,7 +115,7 @@ struct shed_local_near {
 
 /* Look at a row that is near, by the KEY of its name. Threads that run on
  * different processors write to no common memory here. now_ms is
- * shed_awake_by_ms, here and below, which is read in a quarter of the time.
+ * shed_awake_by_ms, which is read in a quarter of the time.
  * While the machine is suspended near_ms does not go on; afterwards the
  * session's PING finds a connection that was lost. Returns: false: there is
  * none; true: the row stays as it is until shed_local_end_near, which must
@@ -120,23 +126,8 @@ bool shed_local_begin_near(struct shed_local *local, struct shed_bytes key,
 /* is_taken: it is a hit, and the value is a reference of the caller's. */
 void shed_local_end_near(const struct shed_local_near *near, bool is_taken);
 
-struct shed_local_hits {
-    uint64_t rows, absent; /* by the kind of the value */
-};
-
-/* The near hits since it was last called. */
-struct shed_local_hits shed_local_take_hits(struct shed_local *local);
-
-/* Returns: whether the row of a key, read from Redis, is to become near: then
- * shed_local_confirm must be called; true once until then. */
-bool shed_local_asks(struct shed_local *local, struct shed_bytes key,
-                     uint64_t now_ms);
-
-/* A read of the key, of which changes are announced, has found an entry with
- * this header, or NULL. The row becomes near if it is the same, and nothing has
- * changed since the mark, which was taken before the read was sent. */
-void shed_local_confirm(struct shed_local *local, struct shed_bytes key,
-                        struct shed_local_mark mark, const void *header);
+/* Add the near hits since it was last called to the counters. */
+void shed_local_count_hits(struct shed_local *local);
 
 /* A push: the key has changed. The row is near no longer. */
 void shed_local_change(struct shed_local *local, struct shed_bytes key);

@@ -73,8 +73,7 @@ struct shed_session {
     uint64_t time_asked_ms;
     struct shed_call tracking;  /* of what is read over commands */
     struct shed_call broadcast; /* of the prefix */
-    bool may_broadcast;         /* it is granted */
-    atomic_bool is_broadcast;
+    bool is_broadcast;          /* it is granted */
     struct shed_call untracked_alive;
     struct shed_call id;
     struct shed_call info;
@@ -109,15 +108,11 @@ static bool has_process_channel(const struct shed_session *p)
     return atomic_load(&p->channels) >= CHANNELS - 1;
 }
 
-/* While listeners hear of it no broadcast is seen to be there: what they have
- * noted until now may lack a change. */
 static void begin_epoch(struct shed_session *p, bool is_on)
 {
     p->is_on = is_on;
     atomic_store(&p->is_settled, true);
-    atomic_store(&p->is_broadcast, false);
     tell_epoch(p);
-    atomic_store(&p->is_broadcast, p->may_broadcast && has_process_channel(p));
     shed_reactor_post_all(p->server->reactor, p->waiting);
     p->waiting = NULL;
 }
@@ -346,7 +341,7 @@ static void on_broadcast(void *arg, const struct shed_call_result *result)
     struct shed_session *p = arg;
 
     note_lack(p, SHED_LACK_TRACKING, result->reply);
-    p->may_broadcast = shed_reply_begins(result->reply, "OK");
+    p->is_broadcast = shed_reply_begins(result->reply, "OK");
 }
 
 /* Pushes come to the connection that asks for them: this must be before it
@@ -357,7 +352,7 @@ static void ask_broadcast(struct shed_session *p)
         shed_args_of("CLIENT", "TRACKING", "ON", "REDIRECT", NULL);
     char digits[SHED_DIGITS];
 
-    p->may_broadcast = false;
+    p->is_broadcast = false;
     if (p->prefix == NULL)
         return;
     shed_args_add_number(&args, digits, p->client_id);
@@ -749,7 +744,7 @@ bool shed_session_is_on(const struct shed_session *p)
 
 bool shed_session_is_broadcast(const struct shed_session *p)
 {
-    return atomic_load(&p->is_broadcast);
+    return p->is_broadcast && has_process_channel(p);
 }
 
 bool shed_session_is_settled(const struct shed_session *p)

@@ -130,9 +130,7 @@ struct shed_acks *shed_session_acks(struct shed_session *session);
 bool shed_session_is_on(const struct shed_session *session);
 
 /* Whether changes of all keys with the client's tracking_prefix are announced.
- * on_epoch is called before it becomes true, and after it has become false, so
- * that a listener that knows of no change since before a read was sent may
- * trust it. Any thread. */
+ * on_epoch is called when they no longer are. */
 bool shed_session_is_broadcast(const struct shed_session *session);
 
 /* Whether it is known if changes are announced: false until the server has

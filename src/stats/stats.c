@@ -4,7 +4,7 @@
 #include <snowshed/stats.h>
 
 #include "cache/cache.h"
-#include "known/near.h"
+#include "known/local.h"
 #include "lock/engine.h"
 #include "stats/text.h"
 
@@ -18,8 +18,7 @@ enum shed_code shed_stats_read(const struct shed_cache *cache,
 
     if (code != SHED_OK)
         return code;
-    if (cache->near != NULL)
-        shed_near_count(cache->near);
+    shed_local_count_hits(cache->local);
     shed_counters_read(&cache->counters, 4, &all, sizeof(all));
     memcpy(out, &all, size);
     return SHED_OK;
@@ -47,8 +46,7 @@ static struct shed_subject cache_subject(const void *list, size_t i)
     struct shed_server_status redis;
     struct shed_local_size local = shed_local_size(cache->local);
 
-    if (cache->near != NULL)
-        shed_near_count(cache->near);
+    shed_local_count_hits(cache->local);
     shed_client_read(cache->client, &redis);
     return (struct shed_subject){.name = cache->name,
                                  .name_size = strlen(cache->name),

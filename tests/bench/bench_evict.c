@@ -206,7 +206,8 @@ static bool get_local(struct shed_local *local, uint32_t id)
 static struct shed_local *create_local(size_t bytes)
 {
     static const struct shed_freshness_rule rule;
-    struct shed_local *local = shed_local_create(bytes, 1, &rule);
+    static struct shed_counters counters;
+    struct shed_local *local = shed_local_create(bytes, 1, &rule, &counters);
 
     if (local == NULL)
         bench_die("out of memory");

@@ -1,11 +1,8 @@
 /* The near cache: gets that ask Redis nothing, and what ends that. Changes are
  * made by commands on connections of their own, as redis-cli makes them. */
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/fixture.h"
 
@@ -114,49 +111,67 @@ TEST(near_hits_ask_redis_nothing)
     ck_assert_uint_eq(stats_of(fixture.cache).hits - hits, GETS);
 }
 
-/* Returns: whether GETs alone have made the row near. */
-static bool is_near_by_get(const char *key)
-{
-    long long questions = server_calls(&fixture.server, "getrange");
-    uint64_t near = near_hits();
+static const char *const prefixes[] = {NULL, "u:", "t:{"};
 
-    for (int i = 0; i < 3; i++) /* it is loaded, read, near */
-        ck_assert(!has_row(fixture.cache, key, ""));
-    return near_hits() > near &&
-           server_calls(&fixture.server, "getrange") == questions;
+TEST_EACH(one_get_makes_a_row_near, 0, COUNT_OF(prefixes))
+{
+    struct peer peer;
+    long long gets;
+    char key[16];
+
+    init();
+    fixture.client_options.tracking_prefix = prefixes[_i];
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    have_near("k", "k@1");
+    for (int i = 0; i < GETS; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        put(peer.cache, key, "x");
+        gets = server_calls(&fixture.server, "get");
+        expect_text(fixture.cache, key, "x");
+        expect_near(key, "x");
+        ck_assert_int_eq(server_calls(&fixture.server, "get"), gets + 1);
+    }
+    peer_close(&peer);
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
 }
 
-/* Wait until Redis announces all changes. */
-static void up_by_prefix(void)
+static bool is_tracked_by_get(struct shed_cache *peer, const char *key)
+{
+    char before[24], after[24];
+
+    put(peer, key, "x");
+    server_info(&fixture.server, "tracking_total_keys", before, sizeof(before));
+    expect_text(fixture.cache, key, "x");
+    server_info(&fixture.server, "tracking_total_keys", after, sizeof(after));
+    return strcmp(before, after) != 0;
+}
+
+/* Until Redis announces all changes. */
+static void await_broadcast(struct shed_cache *peer)
 {
     int tries = 0;
     char key[16];
 
-    up_by(true);
-    WAIT_FOR(
-        (snprintf(key, sizeof(key), "try%d", tries++), is_near_by_get(key)));
+    WAIT_FOR((snprintf(key, sizeof(key), "try%d", tries++),
+              !is_tracked_by_get(peer, key)));
 }
 
-TEST(rows_of_a_tracking_prefix_need_no_question)
+TEST(gets_of_a_tracking_prefix_are_not_tracked)
 {
+    struct peer peer;
     char key[16];
 
-    up_by_prefix();
+    up_by(true);
+    peer_open(&peer, &fixture);
+    await_broadcast(peer.cache);
     for (int i = 0; i < GETS; i++) {
         snprintf(key, sizeof(key), "k%d", i);
-        ck_assert(is_near_by_get(key));
+        ck_assert(!is_tracked_by_get(peer.cache, key));
+        expect_near(key, "x");
     }
-}
-
-TEST(rows_without_the_tracking_prefix_do)
-{
-    init();
-    fixture.client_options.tracking_prefix = "u:";
-    fixture_open(&fixture);
-    have_near("k", "k@1");
-    ck_assert_int_gt(server_calls(&fixture.server, "getrange"), 0);
-    change("k");
-    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    peer_close(&peer);
 }
 
 TEST(no_such_row_is_near_until_its_ttl_ends)
@@ -179,20 +194,20 @@ TEST(get_many_asks_for_the_others_alone)
     struct shed_item items[] = {{.key = shed_str("other")},
                                 {.key = shed_str("k")}};
     uint64_t near;
-    long long mgets;
+    long long gets;
 
     up();
     have_near("k", "k@1");
     expect_text(fixture.cache, "other", "other@1");
-    mgets = server_calls(&fixture.server, "mget");
+    gets = server_calls(&fixture.server, "get");
     near = near_hits();
-    EXPECT_OK(shed_get_many(fixture.cache, items, 2, NULL, NULL));
-    take_text(items[0].value, "other@1");
-    take_text(items[1].value, "k@1");
-    ck_assert_uint_eq(near_hits() - near, 1);
-    EXPECT_OK(shed_get_many(fixture.cache, items + 1, 1, NULL, NULL));
-    take_text(items[1].value, "k@1");
-    ck_assert_int_eq(server_calls(&fixture.server, "mget") - mgets, 1);
+    for (int i = 0; i < 2; i++) {
+        EXPECT_OK(shed_get_many(fixture.cache, items, 2, NULL, NULL));
+        take_text(items[0].value, "other@1");
+        take_text(items[1].value, "k@1");
+    }
+    ck_assert_uint_eq(near_hits() - near, 3);
+    ck_assert_int_eq(server_calls(&fixture.server, "get") - gets, 1);
 }
 
 TEST(a_value_outlives_its_row_and_its_cache)
@@ -368,28 +383,14 @@ TEST_EACH(own_writes_are_seen_at_once, 0, 2)
     }
 }
 
-/* The id of a connection as CLIENT LIST shows it, "id=7 addr=..."; 0: none. */
-static unsigned long find_client(const char *mark)
+/* A connection for pushes is there, and is not granted a broadcast. */
+static bool is_broadcast_refused(void)
 {
     redisReply *list = server_run(&fixture.server, "CLIENT LIST");
-    unsigned long id = 0;
+    bool is_refused = strstr(list->str, " flags=PU ") != NULL;
 
-    for (char *line = strtok(list->str, "\n"); line != NULL;
-         line = strtok(NULL, "\n"))
-        if (strstr(line, mark) != NULL)
-            ck_assert_int_eq(sscanf(line, "id=%lu ", &id), 1);
     freeReplyObject(list);
-    return id;
-}
-
-/* The connection for pushes, which is granted a broadcast, or not. */
-#define BROADCAST " flags=PtB"
-#define REFUSED " flags=PU "
-
-static void kill_client(const char *mark)
-{
-    WAIT_FOR(find_client(mark) > 0);
-    server_do(&fixture.server, "CLIENT KILL ID %lu", find_client(mark));
+    return is_refused;
 }
 
 static void flush(void)
@@ -432,62 +433,23 @@ TEST_EACH(what_loses_announcements_ends_them, 0, 2 * COUNT_OF(ends))
     WAIT_FOR(has_text(fixture.cache, "k@3"));
 }
 
-static int held[2]; /* a pipe */
-
-static void hold(int number)
+TEST(without_a_broadcast_nothing_is_near_by_a_prefix)
 {
-    char byte;
+    struct peer peer;
 
-    (void)number;
-    (void)!read(held[0], &byte, 1);
-}
-
-/* Its thread is late to take the answer. Meanwhile the row changes, and only
- * then are changes announced. */
-TEST(a_get_from_before_all_changes_are_announced_makes_nothing_near)
-{
-    const struct sigaction action = {.sa_handler = hold};
-    struct getter getter = {0};
-    long long gets;
-
-    init();
-    fixture.client_options.tracking_prefix = "t:{";
-    fixture_add_proxy(&fixture, &proxy);
-    fixture_open(&fixture);
-    ck_assert_int_eq(pipe(held), 0);
-    ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
-    expect_text(fixture.cache, "k", "k@1");
-    WAIT_FOR(find_client(BROADCAST) > 0);
+    up_by(true);
+    peer_open(&peer, &fixture);
+    await_broadcast(peer.cache);
+    ck_assert(!is_tracked_by_get(peer.cache, "k"));
+    expect_near("k", "x");
     server_do(&fixture.server, "ACL SETUSER default -client|tracking");
-    kill_client(BROADCAST);
-    WAIT_FOR(find_client(REFUSED) > 0);
-    gets = server_calls(&fixture.server, "get");
-    proxy_set(&proxy, PROXY_DELAY, 200, NULL);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(server_calls(&fixture.server, "get") > gets);
-    ck_assert_int_eq(pthread_kill(getter.thread, SIGUSR1), 0);
-    change("k");
-    proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    server_do(&fixture.server, "ACL SETUSER default +client|tracking");
-    kill_client(REFUSED);
-    WAIT_FOR(find_client(BROADCAST) > 0);
-    (void)poll(NULL, 0, 200); /* the client has the answer */
-    ck_assert_int_eq(write(held[1], "", 1), 1);
-    getter_expect(&getter, "k@1", SHED_ORIGIN_REDIS);
-    WAIT_FOR(has_text(fixture.cache, "k@2"));
-}
-
-TEST(the_connection_that_asks_for_a_prefix_ends_them)
-{
-    up_by_prefix();
-    ck_assert(is_near_by_get("k"));
-    server_do(&fixture.server, "ACL SETUSER default -client|tracking");
-    kill_client(BROADCAST);
-    WAIT_FOR(find_client(REFUSED) > 0);
+    server_do(&fixture.server, "CLIENT KILL TYPE pubsub");
+    WAIT_FOR(is_broadcast_refused());
     (void)poll(NULL, 0, 200); /* the client has the answers */
-    expect_text(fixture.cache, "k", "k@1");
+    expect_text(fixture.cache, "k", "x");
     change("k");
     expect_text(fixture.cache, "k", "k@2");
+    peer_close(&peer);
 }
 
 /* Redis announces the end of what it can no longer track. */

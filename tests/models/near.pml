@@ -1,6 +1,6 @@
-/* The near cache of src/known/near.c: what a GET over any link has found is kept,
- * and becomes near when a question over the tracked connection has found the
- * same. Answers and pushes come by two connections, in any order.
+/* The near cache of src/known/local.c: a GET goes over the connection whose reads
+ * Redis tracks, and what it finds is kept, and near. Answers and pushes come by
+ * two connections, in any order.
  *
  *   K     what Redis has; each change is another
  *   row   what the process has kept; near: it is given out without a GET
@@ -9,17 +9,18 @@
  * near is what Redis has.
  *
  * Each of these must make the model fail:
- *   NO_MARK    an answer counts although a push came since the question was sent
+ *   NO_MARK    an answer counts although a push came since the GET was sent
  *   LATE_MARK  the mark is taken when Redis has answered
- *   NO_SAME    the answer is not compared with the row
+ *   NO_RESET   a row that takes the place of a near one is near, too
  *   NO_END     a lost connection does not end that a row is near
- *   UNTRACKED  questions are asked though nothing is announced
+ *   NO_BEGIN   announcements that begin do not rule out GETs under way
+ *   UNTRACKED  an answer counts though nothing is announced
  */
 #ifndef CHANGES
 #define CHANGES 3
 #endif
-#ifndef QUESTIONS
-#define QUESTIONS 3
+#ifndef GETS
+#define GETS 3
 #endif
 #ifndef LOSSES
 #define LOSSES 2
@@ -56,22 +57,26 @@ active proctype Writer()
     od
 }
 
-/* Its replies may be late. */
-active proctype Getter()
+/* What a flight has loaded, or found, is kept, and not near. It may be late. */
+active proctype Flight()
 {
     byte n = 0, found;
 
     do
-    :: n < QUESTIONS ->
+    :: n < GETS ->
         n++;
         found = K;
         atomic {
             if
+#ifdef NO_RESET
+            :: row != found -> row = found
+#else
             :: row != found -> row = found; near = false
+#endif
             :: else
             fi
         }
-    :: n >= QUESTIONS -> break
+    :: n >= GETS -> break
     od
 }
 
@@ -80,6 +85,7 @@ active proctype Redis()
 end:
     do
     :: atomic { asked?_ -> tracked = is_up; answers!K }
+    :: atomic { !is_up && !is_lost -> is_up = true }
     od
 }
 
@@ -91,11 +97,7 @@ active proctype Loop()
 end:
     do
     :: atomic {
-#ifdef UNTRACKED
-        !is_asking && n < QUESTIONS ->
-#else
-        !is_asking && n < QUESTIONS && is_on ->
-#endif
+        !is_asking && n < GETS ->
         n++;
         is_asking = true;
         mark = changes;
@@ -108,12 +110,16 @@ end:
         mark = changes;
 #endif
         if
+        :: row != found -> row = found; near = false
+        :: else
+        fi;
+        if
 #ifdef NO_MARK
-        :: found == row -> near = true
-#elif defined(NO_SAME)
-        :: row != 0 && mark == changes -> near = true
+        :: is_on -> near = true
+#elif defined(UNTRACKED)
+        :: mark == changes -> near = true
 #else
-        :: found == row && mark == changes -> near = true
+        :: is_on && mark == changes -> near = true
 #endif
         :: else
         fi
@@ -132,7 +138,14 @@ end:
         near = false
 #endif
         }
-    :: atomic { !is_on -> is_up = true; is_on = true }
+    :: atomic {
+        !is_on && is_up && !is_lost ->
+#ifndef NO_BEGIN
+        changes++;
+        near = false;
+#endif
+        is_on = true
+        }
     od
 }
 

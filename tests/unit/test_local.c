@@ -20,6 +20,7 @@ enum { MAPPED_BYTES = 128 << 10 }; /* glibc's M_MMAP_THRESHOLD */
 static const struct shed_freshness_rule rule = {.revalidate_ms = 100,
                                                 .if_error_ms = IF_ERROR_MS};
 static char names[KEYS][16];
+static struct shed_counters counters;
 static struct shed_local *local; /* of ample memory, unless a test opens it */
 
 static struct shed_bytes key_of(unsigned i)
@@ -41,7 +42,7 @@ static void close_local(void)
 static void open_with(size_t limit, uint64_t near_ms)
 {
     close_local();
-    local = shed_local_create(limit, near_ms, &rule);
+    local = shed_local_create(limit, near_ms, &rule, &counters);
 }
 
 static void set_up(void)
@@ -573,26 +574,28 @@ TEST(rows_leave_as_sieve_says)
 
 enum { NEAR_MS = 100 };
 
-/* A row of one key that is not near yet, and its entry, whose first bytes are
- * all that distinguishes it here. */
-static struct {
-    struct shed_value_block block;
-    unsigned char header[SHED_ENTRY_HEADER_BYTES];
-} n;
-
-static void keep_nothing(void *owner)
-{
-    (void)owner;
-}
+/* Of one entry, which is read again and again. */
+static unsigned char header[SHED_ENTRY_HEADER_BYTES];
 
 static void near_up(void)
 {
-    struct shed_value *value =
-        shed_value_init(&n.block, SHED_KIND_ROW, SHED_ORIGIN_REDIS, n.header,
-                        "row", 3, &n, keep_nothing);
-
     open_with(AMPLE_BYTES, NEAR_MS);
-    keep_at(0, mark(0), value, 0, shed_now_ms());
+}
+
+static void keep_nothing(void *owner)
+{
+    free(owner);
+}
+
+static void read_with(struct shed_bytes key, struct shed_local_mark before)
+{
+    struct shed_value_block *block = calloc(1, sizeof(*block));
+    struct shed_value *value =
+        shed_value_init(block, SHED_KIND_ROW, SHED_ORIGIN_REDIS, header, "row",
+                        3, block, keep_nothing);
+    const struct shed_local_row row = {.value = value, .ttl_ms = TTL_MS};
+
+    shed_local_keep(local, key, before, &row, shed_now_ms());
     shed_value_unref(value);
 }
 
@@ -620,36 +623,32 @@ static struct shed_local_mark mark_of(struct shed_bytes key)
     struct shed_local_mark at = shed_local_mark(local, key);
 
     at.at_ms = 1000;
+    at.is_announced = true;
     return at;
 }
 
-static void confirm(struct shed_local_mark before)
+static void read_it(struct shed_local_mark before)
 {
-    shed_local_confirm(local, key_of(0), before, n.header);
+    read_with(key_of(0), before);
 }
 
-TEST(a_row_is_near_from_its_confirmation_for_a_while)
+TEST(a_row_is_near_for_a_while_from_a_read_whose_changes_are_announced)
 {
-    near_up();
-    ck_assert(!has_near(1000));
-    confirm(mark_of(key_of(0)));
-    ck_assert(has_near(1000));
-    ck_assert(has_near(1000 + NEAR_MS - 1));
-    ck_assert(!has_near(1000 + NEAR_MS));
-}
+    struct shed_local_mark unannounced = mark_of(key_of(0));
 
-TEST(a_row_is_asked_for_once)
-{
     near_up();
-    ck_assert(shed_local_asks(local, key_of(0), 1000));
-    ck_assert(!shed_local_asks(local, key_of(0), 1000));
-    shed_local_confirm(local, key_of(0), mark_of(key_of(0)), NULL);
+    unannounced.is_announced = false;
+    read_it(unannounced);
+    ck_assert(has(0, shed_now_ms()));
     ck_assert(!has_near(1000));
-    ck_assert(shed_local_asks(local, key_of(0), 1000));
-    confirm(mark_of(key_of(0)));
-    ck_assert(!shed_local_asks(local, key_of(0), 1000));
-    ck_assert(shed_local_asks(local, key_of(0), 1000 + NEAR_MS));
-    ck_assert(!shed_local_asks(local, key_of(1), 1000));
+    for (int i = 0; i < 2; i++) {
+        read_it(mark_of(key_of(0)));
+        ck_assert(has_near(1000));
+        ck_assert(has_near(1000 + NEAR_MS - 1));
+        ck_assert(!has_near(1000 + NEAR_MS));
+        read_it(unannounced);
+        ck_assert(has_near(1000));
+    }
 }
 
 static void change_it(void)
@@ -674,27 +673,27 @@ static void drop_all(void)
 
 static void (*const ends[])(void) = {change_it, change_all, drop_it, drop_all};
 
-TEST_EACH(what_ends_it_also_ends_the_question_under_way, 0, 4)
+TEST_EACH(what_ends_it_also_rules_out_a_read_under_way, 0, 4)
 {
     struct shed_local_mark before;
 
     near_up();
     before = mark_of(key_of(0));
-    confirm(before);
+    read_it(before);
     ck_assert(has_near(1000));
     ends[_i]();
     ck_assert(!has_near(1000));
-    confirm(before);
+    read_it(before);
     ck_assert(!has_near(1000));
     ck_assert_uint_ne(mark_of(key_of(0)).changes, before.changes);
 }
 
 TEST(another_entry_is_not_near)
 {
-    unsigned char other[SHED_ENTRY_HEADER_BYTES] = {[40] = 1};
-
     near_up();
-    shed_local_confirm(local, key_of(0), mark_of(key_of(0)), other);
+    read_it(mark_of(key_of(0)));
+    ck_assert(has_near(1000));
+    (void)keep_new(0, 3);
     ck_assert(!has_near(1000));
 }
 
@@ -709,10 +708,7 @@ TEST_EACH(a_near_row_is_found_by_its_own_key_alone, 0, COUNT_OF(odd_keys))
     near_up();
     shed_key_name("t", shed_str(odd_keys[_i]), &named);
     key = named.key.redis;
-    shed_local_keep(local, key, shed_local_mark(local, key),
-                    &(struct shed_local_row){&n.block.value, .ttl_ms = TTL_MS},
-                    shed_now_ms());
-    shed_local_confirm(local, key, mark_of(key), n.header);
+    read_with(key, mark_of(key));
     for (int i = 0; i < (int)(sizeof(odd_keys) / sizeof(*odd_keys)); i++) {
         ck_assert_int_eq(looks(odd_keys[i], 1000, false), i == _i);
     }
@@ -720,17 +716,20 @@ TEST_EACH(a_near_row_is_found_by_its_own_key_alone, 0, COUNT_OF(odd_keys))
 
 TEST(what_is_taken_is_counted_once)
 {
-    struct shed_local_hits hits;
+    struct shed_stats stats;
 
     near_up();
-    confirm(mark_of(key_of(0)));
+    read_it(mark_of(key_of(0)));
     ck_assert(looks("0", 1000, true));
     ck_assert(has_near(1000));
     ck_assert(looks("0", 1000, true));
-    hits = shed_local_take_hits(local);
-    ck_assert_uint_eq(hits.rows, 2);
-    ck_assert_uint_eq(hits.absent, 0);
-    ck_assert_uint_eq(shed_local_take_hits(local).rows, 0);
+    for (int i = 0; i < 2; i++) {
+        shed_local_count_hits(local);
+        shed_counters_read(&counters, 4, &stats, sizeof(stats));
+        ck_assert_uint_eq(stats.hits, 2);
+        ck_assert_uint_eq(stats.negative_hits, 0);
+        ck_assert_uint_eq(stats.near_hits, 2);
+    }
 }
 
 /* A server may announce a change of any key. */
@@ -738,7 +737,7 @@ TEST(what_is_no_name_of_an_entry_is_no_change)
 {
     static const char *const others[] = {"t:0}", "}", "t:{", "t:{\\}", "t:{}"};
     near_up();
-    confirm(mark_of(key_of(0)));
+    read_it(mark_of(key_of(0)));
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         shed_local_change(local,
                           (struct shed_bytes){others[i], strlen(others[i])});
@@ -750,7 +749,7 @@ TEST(handles_outlive_their_row)
     struct shed_local_near near;
 
     near_up();
-    confirm(mark_of(key_of(0)));
+    read_it(mark_of(key_of(0)));
     ck_assert(shed_local_begin_near(local, shed_str("0"), 1000, &near));
     shed_local_end_near(&near, true);
     close_local();

@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
 
 #include <sys/random.h>
 
@@ -69,12 +68,9 @@ uint64_t shed_random_next(uint64_t *state)
 
 uint64_t shed_random_jitter(void)
 {
-    static _Thread_local bool is_seeded;
-    static _Thread_local uint64_t state;
+    static _Thread_local uint64_t state; /* 0: not seeded yet */
 
-    if (!is_seeded) {
+    if (state == 0)
         state = seed(&state);
-        is_seeded = true;
-    }
     return shed_random_next(&state);
 }

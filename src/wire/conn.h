@@ -2,8 +2,9 @@
  * One connection to Redis: the socket, how it begins, which call each reply
  * answers, and when it counts as dead. One thread at a time uses it.
  *
- * It has no thread and no loop, and it never waits: its owner waits for
- * shed_conn_want() until shed_conn_due_ms(), and tells it what the time is.
+ * It has no thread and no loop: its owner waits for shed_conn_want() until
+ * shed_conn_due_ms(), and tells it what the time is; or has shed_conn_step do
+ * that, where a thread may wait.
  */
 #ifndef SHED_WIRE_CONN_H
 #define SHED_WIRE_CONN_H

@@ -137,12 +137,9 @@ static struct shed_breaker_slice *slide(struct shed_breaker *b, uint64_t now_ms)
 {
     uint64_t slice = now_ms / width_ms(b);
 
-    if (slice - b->slice >= SHED_BREAKER_SLICES)
-        memset(b->slices, 0, sizeof(b->slices));
-    else
-        for (uint64_t i = b->slice + 1; i <= slice; i++)
-            b->slices[i % SHED_BREAKER_SLICES] =
-                (struct shed_breaker_slice){0, 0};
+    for (size_t i = 0; i < SHED_BREAKER_SLICES && b->slice < slice; i++)
+        b->slices[++b->slice % SHED_BREAKER_SLICES] =
+            (struct shed_breaker_slice){0, 0};
     b->slice = slice;
     return &b->slices[slice % SHED_BREAKER_SLICES];
 }

@@ -35,20 +35,6 @@ void shed_script_by_text(struct shed_args *args)
     args->size[1] = args->script->size;
 }
 
-/* Copy one struct, and the bytes that it borrows to at. Returns: what is behind
- * them. */
-static char *copy_args(struct shed_args *copy, const struct shed_args *args,
-                       char *at)
-{
-    *copy = *args;
-    for (int i = 0; i < args->count; i++) {
-        memcpy(at, args->at[i], args->size[i]);
-        copy->at[i] = at;
-        at += args->size[i];
-    }
-    return at;
-}
-
 struct shed_args *shed_script_keep(const struct shed_args *args)
 {
     const struct shed_args *a = args;
@@ -66,8 +52,13 @@ struct shed_args *shed_script_keep(const struct shed_args *args)
         return NULL;
     at = (char *)(copy + count);
     for (size_t i = 0; i < count; i++, args = args->more) {
-        at = copy_args(&copy[i], args, at);
+        copy[i] = *args;
         copy[i].more = i + 1 < count ? &copy[i + 1] : NULL;
+        for (int j = 0; j < args->count; j++) {
+            memcpy(at, args->at[j], args->size[j]);
+            copy[i].at[j] = at;
+            at += args->size[j];
+        }
     }
     return copy;
 }

@@ -9,18 +9,16 @@
  */
 #include "cache/pending.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/mutex.h"
-#include "base/thread.h"
 #include "base/value.h"
 #include "client/client.h"
-#include "known/tag_log.h"
 
 struct shed_async {
     /* set at creation */
@@ -36,16 +34,8 @@ struct shed_async {
     struct shed_pending *ended, **last_ended; /* to go into their queues, and */
     uint64_t ended_weight;                    /* to leave calls, */
     struct shed_post hand_over;               /* then */
-    struct shed_list learning;
-    bool is_learning; /* learnt will be posted, or is */
-    bool has_learner; /* to be joined */
-    pthread_t learner;
-    struct shed_post learnt;
-    const struct shed_error *learnt_now;
-    struct shed_latch idle;       /* opened when nothing is under way */
-    struct shed_error learnt_why; /* the learner's, until it is joined; so large
-                                     that what callers write, behind it, shares
-                                     no cache line with what is before it */
+    struct shed_latch idle;          /* opened when nothing is under way */
+    char apart[SHED_CPU_LINE_BYTES]; /* from what callers write */
 
     /* atomic */
     _Atomic uint64_t calls; /* not handed over yet, by their weights; of calls
@@ -152,7 +142,7 @@ void shed_async_set_due(struct shed_pending *p, uint64_t at_ms)
 void shed_async_flush_later(struct shed_async *a)
 {
     if (a->again_ms == UINT64_MAX)
-        a->again_ms = shed_now_ms() + SHED_ASYNC_PAUSE_MS;
+        a->again_ms = shed_now_ms() + SHED_CALL_PAUSE_MS;
     set_timer(a);
 }
 
@@ -174,86 +164,6 @@ static void on_timer(void *arg)
     }
     shed_async_flush(a->cache->async_reads);
     set_timer(a);
-    shed_async_drop(a);
-}
-
-bool shed_async_may_repeat(const struct shed_call_result *result,
-                           unsigned repeats)
-{
-    const struct shed_reply *reply = result->reply;
-
-    if (repeats >= SHED_ASYNC_REPEATS)
-        return false;
-    if (reply == NULL)
-        return result->trouble == SHED_TROUBLE_PASSING &&
-               result->why->code == SHED_EREDIS;
-    return shed_reply_is_no_primary(reply) ||
-           (shed_reply_is_elsewhere(reply) &&
-            !shed_reply_begins(reply, "CLUSTERDOWN"));
-}
-
-/* ------------------------------------------------------- the log of tags */
-
-/* It is read by a thread, because that can take many round trips, and a log
- * that has lost its end is written. There is at most one. */
-static void *learn(void *arg)
-{
-    struct shed_async *a = arg;
-    struct shed_cache *cache = a->cache;
-
-    a->learnt_why.code = shed_tag_log_learn(
-        cache->tag_log,
-        shed_deadline_ms(shed_now_ms(), cache->options.timeout_ms),
-        &a->learnt_why);
-    shed_reactor_post(cache->client->reactor, &a->learnt);
-    return NULL;
-}
-
-void shed_async_learn(struct shed_pending *p)
-{
-    struct shed_async *a = p->cache->async;
-
-    shed_list_append(&a->learning, &p->node);
-    if (a->is_learning)
-        return;
-    a->is_learning = true;
-    shed_async_hold(a);
-    a->has_learner = shed_thread_start(&a->learner, learn, a) == 0;
-    if (a->has_learner)
-        return;
-    (void)shed_fail(&a->learnt_why, SHED_EBUSY,
-                    "no thread is available to read the log of tags");
-    shed_reactor_post(a->cache->client->reactor, &a->learnt);
-}
-
-void shed_async_unlearn(struct shed_pending *p)
-{
-    shed_list_remove(&p->cache->async->learning, &p->node);
-}
-
-const struct shed_error *shed_async_learnt(const struct shed_async *a)
-{
-    return a->learnt_now;
-}
-
-static void on_learnt(struct shed_post *post)
-{
-    struct shed_async *a = shed_container_of(post, struct shed_async, learnt);
-    struct shed_error why = a->learnt_why;
-    struct shed_list waiting = a->learning;
-    struct shed_node *node;
-
-    if (a->has_learner)
-        (void)pthread_join(a->learner, NULL);
-    a->has_learner = a->is_learning = false;
-    a->learning = (struct shed_list){NULL, NULL};
-    while ((node = shed_list_pop(&waiting)) != NULL) {
-        struct shed_pending *p =
-            shed_container_of(node, struct shed_pending, node);
-        a->learnt_now = why.code != SHED_OK ? &why : NULL;
-        p->step(p, SHED_ASYNC_LEARNT);
-    }
-    shed_async_flush(a->cache->async_reads);
     shed_async_drop(a);
 }
 
@@ -482,7 +392,6 @@ enum shed_code shed_async_create(struct shed_cache *cache,
     }
     a->cache = cache;
     a->post.run = run;
-    a->learnt.run = on_learnt;
     a->hand_over.run = hand_over;
     a->timer_ms = a->again_ms = UINT64_MAX;
     shed_latch_init(&a->idle, 1);

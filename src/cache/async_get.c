@@ -31,6 +31,7 @@ struct get {
     struct shed_key_get get;
     struct shed_terms terms;
     struct shed_asker asker;
+    struct shed_tag_learner learner;
     char name[]; /* of the key in Redis */
 };
 
@@ -62,18 +63,12 @@ static void finish(struct get *g)
     end(g);
 }
 
-static bool is_learning(const struct get *g)
-{
-    return g->phase == LEARNING || g->phase == JUDGING;
-}
-
 /* Nobody wants what it brings. The pending's code and why are set. */
 static void stop(struct get *g)
 {
     struct shed_caller *caller = &g->get.caller;
 
-    if (is_learning(g))
-        shed_async_unlearn(&g->pending);
+    shed_tag_log_leave(g->get.cache->tag_log, &g->learner);
     shed_async_leave(&g->asker);
     shed_get_end_reading(&g->get);
     if (g->phase == FLYING) {
@@ -90,10 +85,13 @@ static void stop(struct get *g)
 
 /* ------------------------------------------------------------------- reads */
 
+static void on_learnt(struct shed_tag_learner *learner,
+                      const struct shed_error *why);
+
 static void learn(struct get *g, enum phase phase)
 {
     g->phase = (unsigned char)phase;
-    shed_async_learn(&g->pending);
+    shed_tag_log_await(g->get.cache->tag_log, &g->learner, on_learnt);
     shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
 }
 
@@ -304,6 +302,16 @@ static void learnt(struct get *g, const struct shed_error *why)
         look(g);
 }
 
+static void on_learnt(struct shed_tag_learner *learner,
+                      const struct shed_error *why)
+{
+    struct get *g = shed_container_of(learner, struct get, learner);
+    struct shed_async_reads *reads = g->get.cache->async_reads;
+
+    learnt(g, why);
+    shed_async_flush(reads);
+}
+
 /* Its time is over, or the soft part of it. */
 static void expire(struct get *g)
 {
@@ -312,8 +320,8 @@ static void expire(struct get *g)
     (void)shed_fail(&why, SHED_ETIMEDOUT,
                     "the deadline passed while the call waited for Redis to "
                     "answer");
-    if (is_learning(g)) {
-        shed_async_unlearn(&g->pending);
+    if (g->phase == LEARNING || g->phase == JUDGING) {
+        shed_tag_log_leave(g->get.cache->tag_log, &g->learner);
         learnt(g, &why);
     } else if (g->phase == LOOKING) {
         give_up_looking(g, &why);
@@ -340,8 +348,6 @@ static void step(struct shed_pending *pending, unsigned events)
         start(g);
     else if (events & SHED_ASYNC_ANSWERED)
         answered(g);
-    else if (events & SHED_ASYNC_LEARNT)
-        learnt(g, shed_async_learnt(g->pending.cache->async));
     else if (events & SHED_ASYNC_DUE)
         expire(g);
 }

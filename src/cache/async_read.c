@@ -167,7 +167,7 @@ static void on_reply(void *arg, const struct shed_call_result *result)
     struct shed_async *async = rs->cache->async;
 
     shed_async_hold(async);
-    if (shed_async_may_repeat(result, r->repeats)) {
+    if (shed_call_may_repeat(result, r->repeats)) {
         repeat(r);
     } else {
         answer(r, result);
@@ -190,7 +190,7 @@ static void send_get(struct shed_async_read *r)
     args.is_guarded = true;
     args.is_untracked = !r->is_tracked;
     args.is_followed = true;
-    args.is_repeated = r->repeats < SHED_ASYNC_REPEATS;
+    args.is_repeated = r->repeats < SHED_CALL_REPEATS;
     shed_args_add(&args, r->key, r->size);
     r->waiting = !r->waiting;
     shed_client_send(cache->client, &r->call, &args, on_reply, r);

@@ -27,14 +27,8 @@ enum {
     SHED_ASYNC_START = 1,    /* the first one */
     SHED_ASYNC_ANSWERED = 2, /* its flights have answered */
     SHED_ASYNC_DUE = 4,      /* what shed_async_set_due was told */
-    SHED_ASYNC_LEARNT = 8,   /* see shed_async_learn */
-    SHED_ASYNC_STOP = 16     /* is_stopped is set */
+    SHED_ASYNC_STOP = 8      /* is_stopped is set */
 };
-
-/* How often one command is sent again, and how much later: about as long as it
- * takes to connect again, or to move a key. */
-#define SHED_ASYNC_REPEATS 16
-#define SHED_ASYNC_PAUSE_MS 20
 
 /* The beginning of every call; the memory of a call is freed with free(). */
 struct shed_pending {
@@ -56,11 +50,8 @@ struct shed_pending {
                         why are set: end as soon as nothing refers to it */
     enum shed_code code; /* of its end */
     struct shed_heap_node due;
-    union {
-        struct shed_node node;    /* in async's list learning */
-        struct shed_value *value; /* at the end */
-    };
-    struct shed_error *why; /* see shed_error_keep */
+    struct shed_value *value; /* at the end */
+    struct shed_error *why;   /* see shed_error_keep */
 };
 
 /* Make what a cache's calls share. Borrows cache, whose other parts have been
@@ -105,21 +96,8 @@ void shed_async_wake(struct shed_pending *pending, unsigned events);
 /* Have it stepped at this time; an earlier wish is forgotten. */
 void shed_async_set_due(struct shed_pending *pending, uint64_t at_ms);
 
-/* Have the log of tags read, and the call stepped with LEARNT; or no longer. */
-void shed_async_learn(struct shed_pending *pending);
-void shed_async_unlearn(struct shed_pending *pending);
-
 /* Have shed_async_flush called in a moment. */
 void shed_async_flush_later(struct shed_async *async);
-
-/* Whether a command that ended like this goes once more, as one of a call that
- * blocks does: the connection was lost, or it was not executed because its
- * server is a replica by now, or its slot is being moved. */
-bool shed_async_may_repeat(const struct shed_call_result *result,
-                           unsigned repeats);
-
-/* In a step with LEARNT: NULL, or why the log could not be read. */
-const struct shed_error *shed_async_learnt(const struct shed_async *async);
 
 /* It has ended: code and why are set, and nothing else refers to it. Takes over
  * a reference of value, which may be NULL. It is gone when this returns. */

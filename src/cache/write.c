@@ -94,8 +94,7 @@ static void end(struct shed_write *w, struct shed_error why)
 
     if (w->sent != NULL)
         w->sent->write = NULL;
-    if (w->is_learning)
-        shed_async_unlearn(&w->pending);
+    shed_tag_log_leave(w->pending.cache->tag_log, &w->learner);
     follow_up(w, &why);
     count_end(w, code);
     w->pending.code = code;
@@ -173,7 +172,7 @@ static struct sent *begin_sent(struct shed_write *w)
 /* Send it in a moment, if the call has as much time. */
 static void wait(struct shed_write *w)
 {
-    uint64_t again_ms = shed_now_ms() + SHED_ASYNC_PAUSE_MS;
+    uint64_t again_ms = shed_now_ms() + SHED_CALL_PAUSE_MS;
 
     w->is_waiting = again_ms < w->tries.deadline_ms;
     if (w->is_waiting)
@@ -184,7 +183,7 @@ static void wait(struct shed_write *w)
  * whether it will be. */
 static bool repeat(struct shed_write *w, const struct shed_call_result *result)
 {
-    if (w->is_decided || !shed_async_may_repeat(result, w->repeats))
+    if (w->is_decided || !shed_call_may_repeat(result, w->repeats))
         return false;
     w->repeats++;
     w->tries.server_ms = 0; /* another server may get it */
@@ -280,7 +279,7 @@ static void send_write(struct shed_write *w)
         return;
     make_args(w, &args, digits);
     args.args.is_guarded = w->await == NULL || !w->await->is_let_through;
-    args.args.is_repeated = w->repeats < SHED_ASYNC_REPEATS;
+    args.args.is_repeated = w->repeats < SHED_CALL_REPEATS;
     shed_client_send(client, &s->call, &args.args, on_reply, s);
     /* a cluster's servers have a gate each */
     if (w->await != NULL && client->address->seeds == NULL)
@@ -288,6 +287,13 @@ static void send_write(struct shed_write *w)
 }
 
 /* ------------------------------------------------------------------ events */
+
+static void on_learnt(struct shed_tag_learner *learner,
+                      const struct shed_error *why)
+{
+    (void)why; /* without an answer its row looks old */
+    send_write(shed_container_of(learner, struct shed_write, learner));
+}
 
 static void step(struct shed_pending *pending, unsigned events)
 {
@@ -305,11 +311,9 @@ static void step(struct shed_pending *pending, unsigned events)
         conclude(w, &why);
     } else {
         shed_async_set_due(pending, w->tries.deadline_ms);
-        /* without an answer its row looks old */
-        w->is_learning = (events & SHED_ASYNC_START) && w->is_put &&
-                         shed_put_needs_log(w->pending.cache);
-        if (w->is_learning)
-            shed_async_learn(pending);
+        if ((events & SHED_ASYNC_START) && w->is_put &&
+            shed_put_needs_log(pending->cache))
+            shed_tag_log_await(pending->cache->tag_log, &w->learner, on_learnt);
         else
             send_write(w);
     }

@@ -27,9 +27,9 @@ struct shed_write {
                                     else NULL */
     /* reactor thread only */
     struct sent *sent; /* NULL: none is under way */
+    struct shed_tag_learner learner;
     unsigned char repeats;
     bool is_waiting; /* to be sent again, in a moment */
-    bool is_learning;
     bool is_decided; /* how it ends: pending has code and why */
     unsigned short at, key_size, redis_size; /* of the key in refresh */
     char refresh[]; /* the name of its refresh lease, which begins with the

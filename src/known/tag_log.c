@@ -6,7 +6,6 @@
  */
 #include "known/tag_log.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,18 +28,9 @@
 _Static_assert(2 * CHUNK <= SHED_PARSER_MAX_ELEMENTS,
                "members and scores of one read are no more than a reply has");
 
-/* A read of the log. */
-struct ask {
-    uint64_t term;      /* the log's when it was sent */
-    uint64_t sent_ms;   /* shed_now_ms */
-    uint64_t from, due; /* positions; see shed_tag_log_hear */
-    char digits[SHED_DIGITS];
-};
-
 struct shed_tag_log {
     /* set at creation */
     struct shed_client *client;
-    struct shed_post wake;
     char key[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)];
     size_t key_size;
     char limit[SHED_DIGITS];
@@ -53,18 +43,26 @@ struct shed_tag_log {
     /* under mu */
     struct shed_tags tags;
     uint64_t told; /* the newest of tags when it was last news */
-    uint64_t read; /* the log has been read up to this position */
     uint64_t seen; /* the highest position of an entry that was above newest */
     uint64_t term; /* grows when the log may have changed */
-    bool has_learner;
-    pthread_cond_t learnt; /* it has none any longer */
 
     /* reactor thread only */
     struct shed_listener listener;
-    struct shed_call call;
-    struct ask ask; /* of call */
+    struct shed_list learners; /* their terms grow */
+    struct shed_timer *pause;
+    bool is_busy; /* the log is being read or restored, or will be when the
+                     pause is over */
     bool is_closing;
     struct shed_latch end; /* then: waits for call */
+    uint64_t read;         /* the log has been read up to this position */
+    unsigned repeats;
+    struct shed_call call;
+    struct {              /* the read of call, or the last one */
+        uint64_t term;    /* the log's when it was sent */
+        uint64_t sent_ms; /* shed_now_ms */
+        uint64_t due;     /* see shed_tag_log_hear */
+        bool is_tracked;  /* what changes afterwards will be announced */
+    } ask;
 };
 
 static struct shed_bytes key_of(const struct shed_tag_log *log)
@@ -99,16 +97,6 @@ static void doubt_locked(struct shed_tag_log *log)
 {
     log->term++;
     atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
-}
-
-/* Let a read count until then, unless the log was in doubt since it was sent.
- */
-static void trust_locked(struct shed_tag_log *log, const struct ask *ask,
-                         uint64_t until_ms)
-{
-    if (ask->term == log->term && until_ms > atomic_load(&log->known_until_ms))
-        atomic_store_explicit(&log->known_until_ms, until_ms,
-                              memory_order_release);
 }
 
 void shed_tag_log_note(struct shed_tag_log *log, struct shed_bytes tag,
@@ -252,191 +240,6 @@ static uint64_t highest_locked(const struct shed_tag_log *log)
     return log->seen > log->tags.newest ? log->seen : log->tags.newest;
 }
 
-static void begin_read(struct shed_tag_log *log, struct ask *ask,
-                       struct shed_args *args)
-{
-    shed_mutex_lock(&log->mu);
-    ask->term = log->term;
-    ask->from = log->read;
-    ask->due = highest_locked(log);
-    shed_tag_log_ask(key_of(log), log->read, ask->digits, args);
-    shed_mutex_unlock(&log->mu);
-    ask->sent_ms = shed_now_ms();
-}
-
-/* Take the reply to a read over. are_announced: later changes will be. A row
- * that could be a miss by one of its tags is not given out while Redis cannot
- * be asked what they are: its get fails. Returns: SHED_OK and what was heard;
- * the code of an error reply; SHED_EREDIS: it is no log. */
-static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
-                               bool are_announced,
-                               const struct shed_reply *reply,
-                               enum shed_tag_heard *heard,
-                               struct shed_error *err)
-{
-    const char *text = shed_reply_error(reply);
-    uint64_t until_ms = UINT64_MAX, position = ask->from;
-
-    if (text != NULL)
-        return shed_fail(err, shed_reply_code(reply),
-                         "Redis refused to read the log of tags, %s: %s",
-                         log->key, text);
-    if (!are_announced)
-        until_ms = shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS);
-    shed_mutex_lock(&log->mu);
-    *heard = shed_tag_log_hear(&log->tags, &position, ask->due, reply);
-    if (position > log->read)
-        log->read = position;
-    publish_locked(log);
-    if (*heard == SHED_TAG_HEARD_ALL)
-        trust_locked(log, ask, until_ms);
-    shed_mutex_unlock(&log->mu);
-    if (*heard != SHED_TAG_HEARD_OTHER)
-        return SHED_OK;
-    return shed_fail(err, SHED_EREDIS,
-                     "the log of tags, %s, has a score that is no position: "
-                     "delete the key",
-                     log->key);
-}
-
-/* ------------------------------------------------------ in callers' threads */
-
-/* A read in a caller's thread is not announced when it is out of date; one by
- * the reactor is, if that is possible by now. */
-static void wake_reader(struct shed_tag_log *log)
-{
-    shed_reactor_wake(log->client->reactor, &log->wake);
-}
-
-/* The server's clock, or the log, was far ahead once, and has been set right:
- * the script has refused what is known. */
-static void begin_again(struct shed_tag_log *log)
-{
-    shed_mutex_lock(&log->mu);
-    shed_tags_forget(&log->tags);
-    log->read = log->seen = 0;
-    publish_locked(log);
-    shed_mutex_unlock(&log->mu);
-}
-
-static void tell_restored(struct shed_tag_log *log)
-{
-    const struct shed_event event = {
-        .kind = SHED_EVENT_INVALIDATED,
-        .name = {log->key, log->key_size - strlen(SHED_TAG_LOG_SUFFIX)},
-        .reason = "all entries, because the log of tags had lost its end"};
-
-    shed_events_tell(log->client->events, &event);
-}
-
-/* Write "everything" above what is known, unless another process has done it.
- * Returns: SHED_OK, and ALL if Redis refuses it; else as shed_client_call. */
-static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
-                              uint64_t deadline_ms, enum shed_tag_heard *heard,
-                              struct shed_error *err)
-{
-    char mark[SHED_DIGITS];
-    struct shed_reply *reply = NULL;
-    struct shed_args args;
-    enum shed_code code;
-    long long position;
-
-    shed_write_digits(mark, ask->due);
-    shed_tag_log_write(log, shed_str(""), mark, &args);
-    shed_args_add_text(&args, "restore");
-    args.is_guarded = true;
-    /* twice is as good as once */
-    code = shed_client_call(log->client, &args, 1, &reply, NULL, NULL,
-                            deadline_ms, err);
-    if (code != SHED_OK)
-        return code;
-    position = shed_reply_integer(reply);
-    shed_reply_free(reply);
-    if (position <= 0) {
-        /* Without a log that can be written nobody's invalidation has an effect
-           that this process does not know; it asks again later. */
-        shed_mutex_lock(&log->mu);
-        trust_locked(log, ask,
-                     shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS));
-        shed_mutex_unlock(&log->mu);
-        *heard = SHED_TAG_HEARD_ALL;
-        return SHED_OK;
-    }
-    if ((uint64_t)position <= ask->due)
-        begin_again(log);
-    tell_restored(log);
-    return SHED_OK;
-}
-
-/* Wait while another thread reads: it has a long log as fast alone, and what it
- * has read by its deadline need not be read again. */
-static enum shed_code begin_learning(struct shed_tag_log *log,
-                                     uint64_t deadline_ms,
-                                     struct shed_error *err)
-{
-    bool is_begun;
-
-    shed_mutex_lock(&log->mu);
-    while (log->has_learner &&
-           shed_cond_wait(&log->learnt, &log->mu, deadline_ms))
-        ;
-    is_begun = !log->has_learner;
-    log->has_learner = true;
-    shed_mutex_unlock(&log->mu);
-    if (is_begun)
-        return SHED_OK;
-    return shed_fail(err, SHED_ETIMEDOUT,
-                     "the deadline passed while the call waited for the log of "
-                     "tags, %s, to be read",
-                     log->key);
-}
-
-static void end_learning(struct shed_tag_log *log)
-{
-    shed_mutex_lock(&log->mu);
-    log->has_learner = false;
-    shed_mutex_unlock(&log->mu);
-    pthread_cond_broadcast(&log->learnt);
-}
-
-/* Read on until the end. */
-static enum shed_code learn_rest(struct shed_tag_log *log, uint64_t deadline_ms,
-                                 struct shed_error *err)
-{
-    enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
-    enum shed_code code = SHED_OK;
-
-    while (code == SHED_OK && heard != SHED_TAG_HEARD_ALL) {
-        struct shed_reply *reply = NULL;
-        struct shed_args args;
-        struct ask ask;
-        begin_read(log, &ask, &args);
-        args.is_guarded = true;
-        code = shed_client_call(log->client, &args, 1, &reply, NULL, NULL,
-                                deadline_ms, err);
-        if (code == SHED_OK)
-            code = end_read(log, &ask, false, reply, &heard, err);
-        shed_reply_free(reply);
-        if (code == SHED_OK && heard == SHED_TAG_HEARD_LOST)
-            code = restore(log, &ask, deadline_ms, &heard, err);
-    }
-    return code;
-}
-
-enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
-                                  uint64_t deadline_ms, struct shed_error *err)
-{
-    enum shed_code code = begin_learning(log, deadline_ms, err);
-
-    if (code != SHED_OK)
-        return code;
-    if (!shed_tag_log_is_known(log))
-        code = learn_rest(log, deadline_ms, err);
-    end_learning(log);
-    wake_reader(log);
-    return code;
-}
-
 void shed_tag_log_mark(struct shed_tag_log *log, char digits[SHED_DIGITS])
 {
     shed_mutex_lock(&log->mu);
@@ -468,37 +271,229 @@ struct shed_key shed_tag_log_key(const struct shed_tag_log *log,
 
 /* ---------------------------------------------------- on the reactor thread */
 
-static void read_on_reactor(struct shed_tag_log *log);
+/* Tell those who came before a later term of the log. */
+static void tell(struct shed_tag_log *log, uint64_t term,
+                 const struct shed_error *why)
+{
+    struct shed_node *node;
 
-/* Without a reply the next epoch reads again, or a get that needs the log. */
+    while ((node = log->learners.first) != NULL) {
+        struct shed_tag_learner *learner =
+            shed_container_of(node, struct shed_tag_learner, node);
+        shed_tag_learnt_fn *fn = learner->fn;
+        if (learner->term > term)
+            break;
+        shed_tag_log_leave(log, learner);
+        fn(learner, why);
+    }
+}
+
+static void tell_restored(struct shed_tag_log *log)
+{
+    const struct shed_event event = {
+        .kind = SHED_EVENT_INVALIDATED,
+        .name = {log->key, log->key_size - strlen(SHED_TAG_LOG_SUFFIX)},
+        .reason = "all entries, because the log of tags had lost its end"};
+
+    shed_events_tell(log->client->events, &event);
+}
+
+static void pause_reading(struct shed_tag_log *log)
+{
+    log->is_busy = true;
+    shed_timer_set(log->pause, SHED_CALL_PAUSE_MS);
+}
+
+/* Returns: whether a call has got a reply that is to be looked at. Without one
+ * the learners hear why, and the next of them, or the next epoch, has the log
+ * read again. */
+static bool is_answered(struct shed_tag_log *log,
+                        const struct shed_call_result *result)
+{
+    log->is_busy = false;
+    if (log->is_closing) {
+        shed_latch_count_down(&log->end, 1);
+        return false;
+    }
+    if (shed_call_may_repeat(result, log->repeats)) {
+        log->repeats++;
+        pause_reading(log);
+        return false;
+    }
+    log->repeats = 0;
+    if (result->reply == NULL)
+        tell(log, UINT64_MAX, result->why);
+    return result->reply != NULL;
+}
+
+static void send_call(struct shed_tag_log *log, struct shed_args *args,
+                      shed_pipe_fn *fn)
+{
+    args->is_guarded = args->is_followed = true;
+    args->is_repeated = log->repeats < SHED_CALL_REPEATS;
+    log->is_busy = true;
+    shed_client_send(log->client, &log->call, args, fn, log);
+}
+
+static void on_read(void *arg, const struct shed_call_result *result);
+
+/* Read on, if that serves anybody: learners; or, over a session whose changes
+ * are announced, later gets. */
+static void read_log(struct shed_tag_log *log)
+{
+    bool is_on =
+        shed_session_is_on(shed_client_session(log->client, key_of(log)));
+    char digits[SHED_DIGITS];
+    struct shed_args args;
+
+    if (log->is_busy || (!is_on && log->learners.first == NULL))
+        return;
+    if (!shed_client_knows_servers(log->client, NULL)) {
+        pause_reading(log);
+        return;
+    }
+    shed_mutex_lock(&log->mu);
+    log->ask.term = log->term;
+    log->ask.due = highest_locked(log);
+    shed_mutex_unlock(&log->mu);
+    log->ask.sent_ms = shed_now_ms();
+    log->ask.is_tracked = is_on;
+    shed_tag_log_ask(key_of(log), log->read, digits, &args);
+    send_call(log, &args, on_read);
+}
+
+/* The log is known as of the last read, and until then, unless it was in doubt
+ * since that was sent. */
+static void trust(struct shed_tag_log *log, uint64_t until_ms)
+{
+    bool is_known;
+
+    shed_mutex_lock(&log->mu);
+    is_known = log->ask.term == log->term;
+    if (is_known)
+        atomic_store_explicit(&log->known_until_ms, until_ms,
+                              memory_order_release);
+    shed_mutex_unlock(&log->mu);
+    tell(log, log->ask.term, NULL);
+    if (!is_known)
+        read_log(log);
+}
+
+/* The server's clock, or the log, was far ahead once, and has been set right:
+ * the script has refused what is known. */
+static void begin_again(struct shed_tag_log *log)
+{
+    log->read = 0;
+    shed_mutex_lock(&log->mu);
+    shed_tags_forget(&log->tags);
+    log->seen = 0;
+    publish_locked(log);
+    shed_mutex_unlock(&log->mu);
+}
+
+static void on_restored(void *arg, const struct shed_call_result *result)
+{
+    struct shed_tag_log *log = arg;
+    long long position;
+
+    if (!is_answered(log, result))
+        return;
+    position = shed_reply_integer(result->reply);
+    if (position <= 0) {
+        /* Without a log that can be written nobody's invalidation has an effect
+           that this process does not know; it asks again later. */
+        trust(log, shed_deadline_ms(log->ask.sent_ms, SHED_TAG_LOG_TRUST_MS));
+        return;
+    }
+    if ((uint64_t)position <= log->ask.due)
+        begin_again(log);
+    tell_restored(log);
+    read_log(log);
+}
+
+/* Write "everything" above what is known, unless another process has done it.
+ * Twice is as good as once. */
+static void restore(struct shed_tag_log *log)
+{
+    char mark[SHED_DIGITS];
+    struct shed_args args;
+
+    shed_write_digits(mark, log->ask.due);
+    shed_tag_log_write(log, shed_str(""), mark, &args);
+    shed_args_add_text(&args, "restore");
+    send_call(log, &args, on_restored);
+}
+
+static enum shed_tag_heard hear(struct shed_tag_log *log,
+                                const struct shed_reply *reply)
+{
+    enum shed_tag_heard heard;
+    uint64_t position = log->read;
+
+    shed_mutex_lock(&log->mu);
+    heard = shed_tag_log_hear(&log->tags, &position, log->ask.due, reply);
+    publish_locked(log);
+    shed_mutex_unlock(&log->mu);
+    if (position > log->read)
+        log->read = position;
+    return heard;
+}
+
+/* A row that could be a miss by one of its tags is not given out while Redis
+ * cannot be asked what they are: its get fails. */
+static void fail(struct shed_tag_log *log, const struct shed_reply *reply)
+{
+    const char *text = shed_reply_error(reply);
+    struct shed_error why;
+
+    if (text != NULL)
+        (void)shed_fail(&why, shed_reply_code(reply),
+                        "Redis refused to read the log of tags, %s: %s",
+                        log->key, text);
+    else
+        (void)shed_fail(&why, SHED_EREDIS,
+                        "the log of tags, %s, has a score that is no position: "
+                        "delete the key",
+                        log->key);
+    tell(log, UINT64_MAX, &why);
+}
+
 static void on_read(void *arg, const struct shed_call_result *result)
 {
     struct shed_tag_log *log = arg;
-    struct shed_reply *reply = result->reply;
-    struct shed_error why;
     enum shed_tag_heard heard = SHED_TAG_HEARD_OTHER;
 
-    if (log->is_closing) {
-        shed_latch_count_down(&log->end, 1);
+    if (!is_answered(log, result))
         return;
+    if (shed_reply_error(result->reply) == NULL)
+        heard = hear(log, result->reply);
+    switch (heard) {
+    case SHED_TAG_HEARD_ALL:
+        /* redirected: who announces the changes of another server's keys? */
+        trust(log,
+              log->ask.is_tracked && log->call.redirects == 0
+                  ? UINT64_MAX
+                  : shed_deadline_ms(log->ask.sent_ms, SHED_TAG_LOG_TRUST_MS));
+        break;
+    case SHED_TAG_HEARD_PART:
+        read_log(log);
+        break;
+    case SHED_TAG_HEARD_LOST:
+        if (log->learners.first != NULL) /* else a get restores it */
+            restore(log);
+        break;
+    case SHED_TAG_HEARD_OTHER:
+        fail(log, result->reply);
+        break;
     }
-    if (reply != NULL &&
-        end_read(log, &log->ask, true, reply, &heard, &why) == SHED_OK &&
-        heard != SHED_TAG_HEARD_LOST && /* a get restores it */
-        atomic_load(&log->known_until_ms) != UINT64_MAX)
-        read_on_reactor(log); /* there is more, or it has changed */
 }
 
-/* Only a read over a session whose changes are announced serves later gets. */
-static void read_on_reactor(struct shed_tag_log *log)
+static void on_pause(void *arg)
 {
-    struct shed_args args;
+    struct shed_tag_log *log = arg;
 
-    if (log->call.fn != NULL ||
-        !shed_session_is_on(shed_client_session(log->client, key_of(log))))
-        return;
-    begin_read(log, &log->ask, &args);
-    shed_client_send(log->client, &log->call, &args, on_read, log);
+    log->is_busy = false;
+    read_log(log);
 }
 
 /* Also when a change of the log is announced. */
@@ -510,16 +505,27 @@ static void on_epoch(struct shed_listener *listener)
     shed_mutex_lock(&log->mu);
     doubt_locked(log);
     shed_mutex_unlock(&log->mu);
-    read_on_reactor(log);
+    read_log(log);
 }
 
-static void on_wake(struct shed_post *post)
+void shed_tag_log_await(struct shed_tag_log *log,
+                        struct shed_tag_learner *learner,
+                        shed_tag_learnt_fn *fn)
 {
-    struct shed_tag_log *log =
-        shed_container_of(post, struct shed_tag_log, wake);
+    learner->fn = fn;
+    shed_mutex_lock(&log->mu);
+    learner->term = log->term;
+    shed_mutex_unlock(&log->mu);
+    shed_list_append(&log->learners, &learner->node);
+    read_log(log);
+}
 
-    if (atomic_load(&log->known_until_ms) != UINT64_MAX)
-        read_on_reactor(log);
+void shed_tag_log_leave(struct shed_tag_log *log,
+                        struct shed_tag_learner *learner)
+{
+    if (learner->fn != NULL)
+        shed_list_remove(&log->learners, &learner->node);
+    learner->fn = NULL;
 }
 
 /* ----------------------------------------------------------- begin and end */
@@ -529,7 +535,7 @@ static void follow_on_reactor(void *arg)
     struct shed_tag_log *log = arg;
 
     (void)shed_listeners_add(log->client->listeners, &log->listener);
-    read_on_reactor(log);
+    read_log(log);
 }
 
 struct shed_tag_log *shed_tag_log_create(const struct shed_cache *cache)
@@ -538,12 +544,12 @@ struct shed_tag_log *shed_tag_log_create(const struct shed_cache *cache)
 
     if (log == NULL || shed_mutex_init(&log->mu, SHED_RANK_TAG_LOG) != 0)
         goto fail;
-    if (shed_cond_init(&log->learnt) != 0) {
+    log->client = cache->client;
+    log->pause = shed_timer_create(log->client->reactor, on_pause, log);
+    if (log->pause == NULL) {
         shed_mutex_destroy(&log->mu);
         goto fail;
     }
-    log->client = cache->client;
-    log->wake.run = on_wake;
     log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
                                      "%s" SHED_TAG_LOG_SUFFIX, cache->name);
     shed_write_digits(log->limit, cache->options.tags_limit);
@@ -563,6 +569,7 @@ static void close_on_reactor(void *arg)
     struct shed_tag_log *log = arg;
 
     shed_listeners_remove(log->client->listeners, &log->listener);
+    shed_timer_destroy(log->pause);
     log->is_closing = true;
     if (log->call.fn == NULL)
         shed_latch_count_down(&log->end, 1);
@@ -575,7 +582,6 @@ void shed_tag_log_close(struct shed_tag_log *log)
     shed_reactor_run(log->client->reactor, close_on_reactor, log);
     (void)shed_latch_wait(&log->end, UINT64_MAX);
     shed_tags_fini(&log->tags);
-    pthread_cond_destroy(&log->learnt);
     shed_mutex_destroy(&log->mu);
     free(log);
 }

@@ -5,9 +5,9 @@
  *
  * The reactor reads the log over the session, so that Redis announces its next
  * change; then it reads what has been added. From the announcement to the end
- * of that read, and before the first one, the log is not known. A get then
- * reads it in the pipeline of its GET. Where changes are not announced, a read
- * of the log counts for SHED_TAG_LOG_TRUST_MS.
+ * of that read, and before the first one, the log is not known, and a get waits
+ * for it before its GET. Where changes are not announced, the log is read only
+ * for those who wait, and a read counts for SHED_TAG_LOG_TRUST_MS.
  *
  * A log that ends below a position that this process knows, or has seen in an
  * entry, has lost its end: to a failover, an eviction, DEL. What was noted
@@ -67,12 +67,31 @@ void shed_tag_log_close(struct shed_tag_log *log);
 /* Whether no read of the log is needed before an entry is judged. */
 bool shed_tag_log_is_known(const struct shed_tag_log *log);
 
-/* Read the log, unless it is known, and restore its end if it is lost. Blocks:
- * until deadline_ms (shed_now_ms). Returns: as shed_client_call, or the code of
- * an error reply; SHED_EREDIS if the key is no log: err names it. */
-SHED_MUST_CHECK enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
-                                                  uint64_t deadline_ms,
-                                                  struct shed_error *err);
+/* Who waits for the log to be read; all zero at the beginning. */
+struct shed_tag_learner;
+
+/* Called once, on the reactor thread: the log has been read (why is NULL), or
+ * could not be. */
+typedef void shed_tag_learnt_fn(struct shed_tag_learner *learner,
+                                const struct shed_error *why);
+
+struct shed_tag_learner {
+    /* used by the log */
+    shed_tag_learnt_fn *fn; /* NULL: it does not wait */
+    struct shed_node node;
+    uint64_t term;
+};
+
+/* Have the log read, and its end restored if it is lost. A read that was under
+ * way will do, unless the log may have changed since it was sent. fn is never
+ * called before this returns. Reactor thread. */
+void shed_tag_log_await(struct shed_tag_log *log,
+                        struct shed_tag_learner *learner,
+                        shed_tag_learnt_fn *fn);
+
+/* Wait no longer; a learner that does not wait is allowed. Reactor thread. */
+void shed_tag_log_leave(struct shed_tag_log *log,
+                        struct shed_tag_learner *learner);
 
 /* Whether an entry that decode has accepted is no miss by one of its tags, as
  * far as the log is known. One that is newer than that is a miss, and the log

@@ -35,6 +35,21 @@ enum shed_trouble shed_call_failure(const struct shed_call_result *result,
     return shed_reply_trouble(result->reply);
 }
 
+bool shed_call_may_repeat(const struct shed_call_result *result,
+                          unsigned repeats)
+{
+    const struct shed_reply *reply = result->reply;
+
+    if (repeats >= SHED_CALL_REPEATS)
+        return false;
+    if (reply == NULL)
+        return result->trouble == SHED_TROUBLE_PASSING &&
+               result->why->code == SHED_EREDIS;
+    return shed_reply_is_no_primary(reply) ||
+           (shed_reply_is_elsewhere(reply) &&
+            !shed_reply_begins(reply, "CLUSTERDOWN"));
+}
+
 static void leave_gate(const struct shed_call *call,
                        const struct shed_call_result *result)
 {

@@ -32,6 +32,17 @@ struct shed_call_result {
 enum shed_trouble shed_call_failure(const struct shed_call_result *result,
                                     struct shed_error *why);
 
+/* How often one command is sent again, and how much later: about as long as it
+ * takes to connect again, or to move a key. */
+#define SHED_CALL_REPEATS 16
+#define SHED_CALL_PAUSE_MS 20
+
+/* Whether a command that ended like this goes once more, as one of a call that
+ * blocks does: the connection was lost, or it was not executed because its
+ * server is a replica by now, or its slot is being moved. */
+bool shed_call_may_repeat(const struct shed_call_result *result,
+                          unsigned repeats);
+
 typedef void shed_pipe_fn(void *arg, const struct shed_call_result *result);
 
 /* For a call whose end does not matter. */

@@ -100,7 +100,9 @@ static void evict(void)
 static void restart_empty(void)
 {
     server_kill(&fixture.server);
+    WAIT_FOR(!shed_client_is_up(fixture.client));
     server_start_again(&fixture.server);
+    WAIT_FOR(shed_client_is_up(fixture.client));
 }
 
 static void (*const losses[])(void) = {lose, flush, evict, restart_empty};

@@ -355,10 +355,10 @@ TEST(while_it_is_open_no_call_reads_the_log_of_tags)
 
     init(FOREVER_MS);
     fixture.client_options.wait = SHED_WAIT_POLL;
-    fixture.cache_options.tags_limit = 100;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     open_it();
+    fixture.cache_options.tags_limit = 100;
     EXPECT_OK(shed_cache_open(fixture.client, "u", fixture.source,
                               &fixture.cache_options, &cache, NULL));
     server_do(&fixture.server, "ZADD u:tags 5 x");

@@ -58,14 +58,15 @@ struct shed_session {
     uint64_t client_id;      /* of pushes */
     uint64_t asked_id;       /* the one that tracking was asked for */
     const char *prefix;      /* of keys whose changes are all announced; NULL */
-    atomic_uint channels;    /* subscribed to */
     _Atomic uint32_t *epochs;
+    atomic_uint channels; /* subscribed to */
+    unsigned lacks;       /* a bit for each that was told */
     uint32_t epoch, asked_epoch;
     char epoch_channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES +
                        EPOCH_DIGITS + 1]; /* of asked_epoch */
     bool has_channel; /* the last try to subscribe has not failed */
     bool is_on;
-    unsigned lacks; /* a bit for each that was told */
+    bool is_broadcast; /* Redis has granted it */
     atomic_bool is_settled;
     struct shed_post *waiting; /* posted once it is settled */
     /* the session's own calls */
@@ -73,7 +74,6 @@ struct shed_session {
     uint64_t time_asked_ms;
     struct shed_call tracking;  /* of what is read over commands */
     struct shed_call broadcast; /* of the prefix */
-    bool is_broadcast;          /* it is granted */
     struct shed_call untracked_alive;
     struct shed_call id;
     struct shed_call info;

@@ -41,17 +41,6 @@ static enum shed_code submit_locked(struct shed_lock *l,
     return SHED_OK;
 }
 
-static enum shed_code submit(struct shed_lock *l, struct shed_lock_request *r,
-                             struct shed_error *err)
-{
-    enum shed_code code;
-
-    shed_mutex_lock(&l->mu);
-    code = submit_locked(l, r, err);
-    shed_mutex_unlock(&l->mu);
-    return code;
-}
-
 /* Have a request answered, and wait for the answer. */
 static enum shed_code run(struct shed_lock *l, struct shed_lock_request *r,
                           struct shed_error *err)
@@ -325,8 +314,11 @@ enum shed_code shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
         code = check_wait(wait_ms, err);
     if (code == SHED_OK)
         code = begin_acquire(r, NULL, wait_ms, err);
-    if (code == SHED_OK)
-        code = submit(l, r, err);
+    if (code == SHED_OK) {
+        shed_mutex_lock(&l->mu);
+        code = submit_locked(l, r, err);
+        shed_mutex_unlock(&l->mu);
+    }
     if (code != SHED_OK)
         free(r);
     return code;

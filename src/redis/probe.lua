@@ -31,7 +31,7 @@ local commands = {
     cache = {'get', 'set', 'setrange', 'del', 'unlink', 'pttl', 'pexpire'},
     lock = {'get', 'set', 'del', 'pttl', 'pexpire', 'incrby', 'zadd', 'zrange',
         'zrem'},
-    text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'},
+    text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset'},
     tags = {'zadd', 'zrange', 'zrem', 'zrangebyscore', 'unlink'},
     fleet = {'zadd', 'zrem', 'zrangebyscore', 'zremrangebyscore', 'zcount',
         'unlink', 'pexpire'},
@@ -40,7 +40,7 @@ local commands = {
 -- as many arguments as the server needs to accept the command and find the key
 local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
     zrange = 2, zrem = 1, zrangebyscore = 2, zremrangebyscore = 2,
-    zcount = 2, setnx = 1, getset = 1, expire = 1}
+    zcount = 2, setnx = 1, getset = 1}
 
 local is_option = ARGV[1] == 'tags' or ARGV[1] == 'fleet'
     or ARGV[1] == 'replicas'

@@ -64,7 +64,7 @@ static const struct {
                "+get +set +del +pttl +pexpire +setrange +unlink "},
     [LOCK] = {"lock", "lock:{job}", "lock:{job}", LOCK_COMMANDS},
     [TEXT_LOCK] = {"text", "lock:job", "lock:job",
-                   "+get +set +del +pttl +pexpire +setnx +getset +expire "},
+                   "+get +set +del +pttl +pexpire +setnx +getset "},
     [EXACT_LOCK] = {"lock", "lock:{b}x", "lock:={b}lock:{b}x", LOCK_COMMANDS},
     [TAGS] = {"tags", "item:tags", "item:tags",
               "+zadd +zrange +zrem +zrangebyscore +unlink "},
@@ -350,7 +350,7 @@ TEST(a_lock_needs_no_more_rights)
     leave_only(LOCK, LOCK);
     wait_for_the_dead(false);
     wait_for_the_dead(true);
-    server_do(&server, "ACL SETUSER shop +setnx +getset +expire");
+    server_do(&server, "ACL SETUSER shop +setnx +getset");
     open_shop();
     for (unsigned i = SHED_LOCK_SETNX; i <= SHED_LOCK_LEASE + 1; i++) {
         bool is_fair = i > SHED_LOCK_LEASE;

@@ -35,9 +35,9 @@
  * Callbacks (on_event, on_log, on_lost, the done of an asynchronous call) run
  * on the client's thread, where a function that blocks returns SHED_EINVAL;
  * they may call the others. A call needs 16 kB of stack, over TLS 24; callbacks
- * and loads have 128 kB. They must return: after longjmp, pthread_exit,
- * pthread_cancel or a C++ exception other threads may block until five seconds
- * after their deadlines, and closing may hang.
+ * and loads have 128 kB. While one runs, calls of other threads may end late,
+ * by five seconds at most; after longjmp, pthread_exit, pthread_cancel or a C++
+ * exception closing may hang.
  *
  * Memory: arguments are copied before the call returns. The library hands out
  * only struct shed_value: give each back with shed_value_unref.

@@ -61,10 +61,10 @@ void shed_await_note(struct shed_await *await, size_t i,
     end(&await->outcome[i], SHED_OK, value, NULL);
 }
 
-enum shed_code shed_await_ends(struct shed_await *await, uint64_t deadline_ms,
+enum shed_code shed_await_ends(struct shed_await *await, uint64_t late_ms,
                                struct shed_error *err)
 {
-    if (shed_latch_wait(&await->latch, deadline_ms + SHED_AWAIT_LATE_MS))
+    if (shed_latch_wait(&await->latch, late_ms))
         return SHED_OK;
     return shed_fail(err, SHED_ETIMEDOUT,
                      "the deadline has passed, and a callback blocks the "
@@ -72,14 +72,14 @@ enum shed_code shed_await_ends(struct shed_await *await, uint64_t deadline_ms,
 }
 
 enum shed_code shed_await_one(struct shed_await *await,
-                              struct shed_pending *call, uint64_t deadline_ms,
+                              struct shed_pending *call, uint64_t late_ms,
                               struct shed_value **out, struct shed_error *err)
 {
     struct shed_outcome *outcome = &await->outcome[0];
     enum shed_code code;
 
     shed_await_begin(await, 0, call);
-    code = shed_await_ends(await, deadline_ms, err);
+    code = shed_await_ends(await, late_ms, err);
     if (code == SHED_OK) {
         code = outcome->code;
         *out = outcome->value;

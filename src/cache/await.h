@@ -45,13 +45,16 @@ void shed_await_note(struct shed_await *await, size_t i,
                      struct shed_value *value);
 
 /* How much later than its deadline a call may end before its thread leaves it:
- * the loop is blocked, by a callback that does not return. */
-#define SHED_AWAIT_LATE_MS 5000
+ * the loop is blocked, by a callback that takes long. To leave a read costs
+ * nothing; a write should have become undelivered before. */
+#define SHED_AWAIT_READ_LATE_MS 100
+#define SHED_AWAIT_WRITE_LATE_MS 5000
 
-/* Wait for the ends of all calls, which their deadline (shed_now_ms) brings
- * about. Returns: SHED_OK; SHED_ETIMEDOUT: they have not ended. */
+/* Wait for the ends of all calls, which their deadline brings about, until
+ * late_ms (shed_now_ms). Returns: SHED_OK; SHED_ETIMEDOUT: they have not
+ * ended. */
 SHED_MUST_CHECK enum shed_code shed_await_ends(struct shed_await *await,
-                                               uint64_t deadline_ms,
+                                               uint64_t late_ms,
                                                struct shed_error *err);
 
 void shed_await_leave(struct shed_await *await);
@@ -60,7 +63,7 @@ void shed_await_leave(struct shed_await *await);
  * has ended; *out is its value. */
 SHED_MUST_CHECK enum shed_code shed_await_one(struct shed_await *await,
                                               struct shed_pending *call,
-                                              uint64_t deadline_ms,
+                                              uint64_t late_ms,
                                               struct shed_value **out,
                                               struct shed_error *err);
 

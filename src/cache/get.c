@@ -151,8 +151,9 @@ static enum shed_code get_there(struct shed_key_get *g, struct shed_error *why)
     mine->is_looked = g->is_looked;
     mine->is_reader = g->is_reader;
     mine->caller.is_counted = true;
-    return shed_await_one(await, p, shed_terms_deadline_ms(g->terms), &g->value,
-                          why);
+    return shed_await_one(
+        await, p, shed_terms_deadline_ms(g->terms) + SHED_AWAIT_READ_LATE_MS,
+        &g->value, why);
 }
 
 /* Get a key that has no row near by its cache's rule, or a call with options.

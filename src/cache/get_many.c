@@ -243,7 +243,9 @@ static enum shed_code get_many(struct batch *b, struct shed_item *items,
     else
         look_here(b); /* which makes nothing near */
     begin_open(b);
-    code = shed_await_ends(b->await, shed_terms_deadline_ms(b->terms), &all);
+    code = shed_await_ends(
+        b->await, shed_terms_deadline_ms(b->terms) + SHED_AWAIT_READ_LATE_MS,
+        &all);
     for (size_t i = 0; code == SHED_OK && i < b->count; i++) {
         struct shed_outcome *outcome = &b->await->outcome[i];
         items[i].code = outcome->code;

@@ -375,7 +375,9 @@ enum shed_code shed_write_await(struct shed_write *w, struct shed_error *err)
         free(w);
         return shed_fail_nomem(err, "a call");
     }
-    return shed_await_one(await, &w->pending, w->tries.deadline_ms, &none, err);
+    return shed_await_one(await, &w->pending,
+                          w->tries.deadline_ms + SHED_AWAIT_WRITE_LATE_MS,
+                          &none, err);
 }
 
 /* Why calls have failed, of which at least one has: the first that was dropped,
@@ -417,7 +419,7 @@ enum shed_code shed_writes_await(struct shed_write **writes, size_t count,
                                  const char *array, struct shed_error *err)
 {
     struct shed_cache *cache = writes[0]->pending.cache;
-    uint64_t deadline_ms = writes[0]->tries.deadline_ms;
+    uint64_t late_ms = writes[0]->tries.deadline_ms + SHED_AWAIT_WRITE_LATE_MS;
     struct shed_await *await = shed_await_create(count);
     enum shed_code code;
 
@@ -430,7 +432,7 @@ enum shed_code shed_writes_await(struct shed_write **writes, size_t count,
         writes[i]->await = await;
         shed_await_begin(await, i, &writes[i]->pending);
     }
-    code = shed_await_ends(await, deadline_ms, err);
+    code = shed_await_ends(await, late_ms, err);
     if (code == SHED_OK)
         code = sum_up(await, array, err);
     shed_await_leave(await);

@@ -82,6 +82,20 @@ static bool is_readable(const struct shed_queue *queue)
     return poll(&fd, 1, 0) == 1;
 }
 
+/* A done that returns when it may. */
+static atomic_bool is_blocking, may_return;
+
+static void block(void *user, enum shed_code code, struct shed_value *value,
+                  const struct shed_error *reason)
+{
+    (void)user;
+    (void)code;
+    (void)reason;
+    shed_value_unref(value);
+    atomic_store(&is_blocking, true);
+    WAIT_FOR(atomic_load(&may_return));
+}
+
 /* ---------------------------------------------------------------- answers */
 
 TEST(a_miss_is_loaded_and_a_hit_is_not)
@@ -387,6 +401,29 @@ TEST(a_call_ends_at_its_deadline)
     ck_assert_ptr_nonnull(strstr(e.reason, "a load of the key by this"));
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
+}
+
+/* Nor do they wait for a write's time, which is five seconds. */
+TEST(a_callback_that_takes_long_holds_up_no_read)
+{
+    const struct shed_then then = {block, NULL, NULL};
+    const struct shed_get_options soon = GET_WITH(.timeout_ms = 20);
+    struct shed_item item = {.key = shed_str("many")};
+    struct shed_value *value;
+    struct shed_error err;
+
+    fixture_open(&fixture);
+    EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
+                             NULL, NULL));
+    WAIT_FOR(atomic_load(&is_blocking));
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("one"), &soon, &value, &err),
+                SHED_ETIMEDOUT);
+    ck_assert_msg(strstr(err.reason, "callback") != NULL, "%s", err.reason);
+    EXPECT_CODE(shed_get_many(fixture.cache, &item, 1, &soon, &err),
+                SHED_ETIMEDOUT);
+    EXPECT_CODE(item.code, SHED_ETIMEDOUT);
+    atomic_store(&may_return, true);
+    expect_text(fixture.cache, "one", "one@1");
 }
 
 TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)

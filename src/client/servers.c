@@ -105,13 +105,31 @@ static void hurry_locked(struct shed_servers *c,
         shed_reactor_wake(c->client->reactor, &c->wake);
 }
 
+/* The cluster gives slots to a server that this process has never reached. */
+static bool is_astray(const struct shed_servers *c,
+                      const struct shed_server *server,
+                      const struct shed_error *why, uint64_t before_us)
+{
+    return why != NULL && why->code == SHED_EREDIS && before_us == 0 &&
+           c->map.is_known && c->map.node[server->place].slots > 0;
+}
+
 static void on_standing(void *arg, const struct shed_error *why,
                         uint64_t before_us)
 {
     const struct shed_server *server = arg;
     const struct shed_client *client = server->owner;
     struct shed_servers *c = client->servers;
+    struct shed_error astray;
 
+    if (is_astray(c, server, why, before_us)) {
+        (void)shed_fail(&astray, why->code,
+                        "%s. The node announces this address: if it is up, set "
+                        "its cluster-announce-ip (or -hostname, -port) to one "
+                        "that clients reach",
+                        why->reason);
+        why = &astray;
+    }
     shed_client_tell_standing(server, why, before_us);
     if (why == NULL || !c->is_cluster)
         return;

@@ -10,6 +10,8 @@ const struct shed_lack_row shed_lacks[SHED_LACKS] = {
                         "A QUORUM acquires nothing, dead holders of locks are "
                         "replaced when their leases end, and no write is "
                         "repeated after a failover."},
+    [SHED_LACK_SCRIPT_LOAD] = {"SCRIPT LOAD",
+                               "The first call of each script is sent twice."},
     [SHED_LACK_CLIENT_ID] = {"CLIENT ID", "Waiters poll. " LATE},
     [SHED_LACK_SUBSCRIBE] = {"SUBSCRIBE", "Waiters poll. " LATE},
     [SHED_LACK_UNSUBSCRIBE] = {"UNSUBSCRIBE",

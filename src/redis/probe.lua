@@ -49,6 +49,7 @@ if not is_option then
     need('+ping', 'ping')
     need('+time', 'time')
     need('+info', 'info', 'server')
+    need('+script|load', 'script', 'load', 'x')
     need('+evalsha', 'evalsha', 'x', '0')
     need('+eval', 'eval', 'x', '0')
 end

@@ -70,6 +70,7 @@ struct shed_session {
     atomic_bool is_settled;
     struct shed_post *waiting; /* posted once it is settled */
     /* the session's own calls */
+    struct shed_call load[SHED_SCRIPTS];
     struct shed_call time;
     uint64_t time_asked_ms;
     struct shed_call tracking;  /* of what is read over commands */
@@ -230,6 +231,23 @@ static void ask(struct shed_session *p, unsigned pipe, struct shed_call *call,
         shed_pipe_call(p->pipe[pipe], call, &args, fn, p);
 }
 
+static void on_load(void *arg, const struct shed_call_result *result)
+{
+    note_lack(arg, SHED_LACK_SCRIPT_LOAD, result->reply);
+}
+
+/* Load the scripts: after a restart those keys whose calls had to be sent twice
+ * would not be loaded together with the others. */
+static void load_scripts(struct shed_session *p)
+{
+    for (int i = 0; i < SHED_SCRIPTS; i++) {
+        struct shed_args args = shed_args_of("SCRIPT", "LOAD", NULL);
+        shed_args_add(&args, shed_script_texts[i].text,
+                      shed_script_texts[i].size);
+        ask(p, COMMANDS, &p->load[i], on_load, args);
+    }
+}
+
 static void on_time(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
@@ -374,6 +392,7 @@ static void on_commands_open(void *arg)
 
     stand(p, NULL);
     ask_info(p);
+    load_scripts(p);
     ask_time(p);
     start_tracking(p);
     follow(p, true);

@@ -407,7 +407,7 @@ TEST(a_call_ends_at_its_deadline)
 TEST(a_callback_that_takes_long_holds_up_no_read)
 {
     const struct shed_then then = {block, NULL, NULL};
-    const struct shed_get_options soon = GET_WITH(.timeout_ms = 20);
+    const struct shed_get_options *soon = WITHIN(20);
     struct shed_item item = {.key = shed_str("many")};
     struct shed_value *value;
     struct shed_error err;
@@ -416,10 +416,10 @@ TEST(a_callback_that_takes_long_holds_up_no_read)
     EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
                              NULL, NULL));
     WAIT_FOR(atomic_load(&is_blocking));
-    EXPECT_CODE(shed_get(fixture.cache, shed_str("one"), &soon, &value, &err),
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("one"), soon, &value, &err),
                 SHED_ETIMEDOUT);
     ck_assert_msg(strstr(err.reason, "callback") != NULL, "%s", err.reason);
-    EXPECT_CODE(shed_get_many(fixture.cache, &item, 1, &soon, &err),
+    EXPECT_CODE(shed_get_many(fixture.cache, &item, 1, soon, &err),
                 SHED_ETIMEDOUT);
     EXPECT_CODE(item.code, SHED_ETIMEDOUT);
     atomic_store(&may_return, true);

@@ -268,7 +268,8 @@ static void count_astray(void *user, const struct shed_event *event)
     const char *place = user;
 
     if (event->kind == SHED_EVENT_DISCONNECTED &&
-        strstr(event->reason, place) != NULL)
+        strstr(event->reason, place) != NULL &&
+        strstr(event->reason, "set its cluster-announce-ip") != NULL)
         atomic_fetch_add(&astray, 1);
 }
 

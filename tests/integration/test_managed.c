@@ -28,7 +28,7 @@ static const struct row {
     {"PUBSUB", "-pubsub", .told = "PUBSUB NUMSUB, at "},
     {"INFO", "-info", .told = "INFO, at "},
     {"ROLE", "-role", .told = "ROLE, at "},
-    {"SCRIPT", "-script", .told = NULL},
+    {"SCRIPT", "-script", .told = "SCRIPT LOAD, at "},
     {"CONFIG", "-config", .told = NULL},
     {"SELECT", "-select", .told = NULL},
     {"COMMAND", "-command", .told = NULL},

@@ -224,8 +224,8 @@ TEST(each_change_of_the_standing_is_reported_once)
 static const char *const refused_uris[] = {"unix://u:pw@%s?db=999",
                                            "unix://u:wrong@%s"};
 static const char *const sent_commands[] = {
-    "get",       "set",       "evalsha",        "eval",
-    "client|id", "subscribe", "client|tracking"};
+    "get",         "set",       "evalsha",   "eval",
+    "script|load", "client|id", "subscribe", "client|tracking"};
 
 static void use_all(void)
 {

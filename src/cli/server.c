@@ -163,6 +163,8 @@ bool cli_server_await(struct cli_server *s, struct shed_reply **answer,
 {
     struct shed_reply *push;
 
+    /* the command may have been queued long ago, and is only sent now */
+    s->conn.queue.heard_ms = shed_now_ms();
     while (*answer == NULL) {
         if (!cli_server_hear(s, UINT64_MAX, &push, err))
             return false;

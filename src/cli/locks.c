@@ -120,6 +120,22 @@ static void look(struct cli_redis *redis, bool is_exact, struct lock *lock)
     lock->state = state_of(lock->reply);
 }
 
+/* On another run of the server than that of the record, a process that is not
+ * subscribed can be about to return. */
+static void read_life(struct cli_redis *redis, struct lock *lock)
+{
+    const struct record *record = lock->record;
+    struct shed_reply *info;
+
+    cli_presence_read(redis, record->holder.process, 0, &lock->presence);
+    if (lock->presence.life != CLI_GONE)
+        return;
+    info = cli_redis_ask(redis, "INFO server");
+    if (strncmp(cli_info(info, "run_id").at, record->run, SHED_RUN_BYTES) != 0)
+        lock->presence.life = CLI_LIFE_UNKNOWN;
+    shed_reply_free(info);
+}
+
 /* Read a lock: at lock:{NAME}; at NAME if nothing is there, or with
  * is_exact. */
 static void read_lock(struct cli_redis *redis, struct shed_bytes name,
@@ -136,8 +152,7 @@ static void read_lock(struct cli_redis *redis, struct shed_bytes name,
     }
     if (lock->state == HELD) {
         lock->record = cli_redis_bytes(lock->reply).data;
-        cli_presence_read(redis, lock->record->holder.process, 0,
-                          &lock->presence);
+        read_life(redis, lock);
     }
 }
 

@@ -15,6 +15,10 @@
  * many tags as any may; the next program that invalidates one shortens it. */
 #define TAGS_TEXT "100000"
 
+/* A cache with a log has the option, most likely: so many keys are looked at
+ * before its tags are believed to reach its rows. */
+#define KEYS_MAX 10000
+
 /* From so many rows without a position, and none with one, it is believed that
  * none has. */
 #define OTHERS_MAX 100
@@ -105,16 +109,17 @@ static bool see_entry(struct work *w, const struct shed_reply *head)
 
 /* Look at the entries of the cache, and remove what the log does not reach:
  * rows without a position, leases and failure markers. Only keys with an entry
- * of the library are removed. For tags, remove nothing: look until some row has
- * a position, or too many have none. */
-static void look(struct work *w)
+ * of the library are removed. For tags, remove nothing: look at about keys_max
+ * keys of the database, until some row has a position, or too many have none.
+ */
+static void look(struct work *w, uint64_t keys_max)
 {
     struct cli_walk walk;
 
     cli_walk_begin(&walk, w->call->redis, w->call->words[0], w->call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
     while ((w->call->is_all || (!w->has_reached && w->others < OTHERS_MAX)) &&
-           cli_walk_next(&walk)) {
+           walk.looked < keys_max && cli_walk_next(&walk)) {
         for (size_t i = 0; i < walk.count; i++)
             if (see_entry(w, walk.found[i].answer[0]) && w->call->is_all) {
                 cli_entry_send_unlink(walk.redis, walk.found[i].name);
@@ -147,22 +152,21 @@ static void invalidate_all(struct work *w)
 
     if (is_known)
         note_all(w);
-    look(w);
+    look(w, UINT64_MAX);
     if (!is_known && w->has_reached)
         note_all(w);
     else if (!is_known && w->found == 0)
         fail_unknown(w);
 }
 
-/* Where there is a log, its programs have the option, most likely. */
 static void check_tags_work(struct work *w)
 {
-    if (has_log(w))
-        return;
-    look(w);
-    if (!w->has_reached && w->others == 0)
+    bool is_known = has_log(w);
+
+    look(w, is_known ? KEYS_MAX : UINT64_MAX);
+    if (!is_known && !w->has_reached && w->others == 0)
         fail_unknown(w);
-    if (!w->has_reached)
+    if (!w->has_reached && w->others > 0)
         cli_fail(w->call, CLI_USAGE,
                  "the entries of %s (%zu were looked at) have no tags, because "
                  "its programs do not open it with the option tags_limit: "

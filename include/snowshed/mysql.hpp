@@ -16,7 +16,8 @@ namespace shed
 {
 
 struct mysql_source {
-    static result<source> open(const std::string &uri, const std::string &query,
+    static result<source> open(const detail::text &uri,
+                               const detail::text &query,
                                const shed_mysql_options *options = nullptr)
     {
         return detail::open<source, struct shed_source>(
@@ -25,7 +26,7 @@ struct mysql_source {
 };
 
 /* For a handle of mysql_init, which the caller closes. */
-inline result<void> mysql_connect(void *mysql, const std::string &uri,
+inline result<void> mysql_connect(void *mysql, const detail::text &uri,
                                   const shed_mysql_options *options = nullptr,
                                   unsigned long client_flags = 0)
 {

@@ -265,6 +265,25 @@ template <class T, class F, class Handle> result<T> read(F f, Handle *handle)
     return out;
 }
 
+/* A text for C, where it ends at a zero byte: none, or one that has any, is
+ * empty, and is refused, because no URI, name or query is empty. */
+class text : std::string
+{
+  public:
+    using basic_string::c_str;
+
+    text(const char *given) : basic_string(given != nullptr ? given : "")
+    {
+    }
+    text(std::string_view given)
+        : basic_string(given.find('\0') == given.npos ? given : "")
+    {
+    }
+    text(const std::string &given) : text(std::string_view(given))
+    {
+    }
+};
+
 template <auto close> struct closer {
     template <class T> void operator()(T *handle) const noexcept
     {
@@ -401,7 +420,7 @@ class client : public detail::handle<struct shed_client, shed_client_close>
 {
   public:
     using handle::handle;
-    static result<client> open(const std::string &uri,
+    static result<client> open(const detail::text &uri,
                                const shed_client_options *options = nullptr)
     {
         return detail::open<client, struct shed_client>(shed_client_open,
@@ -629,7 +648,7 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
   public:
     using handle::get;
     using handle::handle;
-    static result<cache> open(const client &client, const std::string &name,
+    static result<cache> open(const client &client, const detail::text &name,
                               const source &source,
                               const shed_cache_options *options = nullptr)
     {

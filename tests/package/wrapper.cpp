@@ -316,7 +316,7 @@ static void use_single(const shed::client &client, std::atomic<int> &loads)
 static void use_all(const char *uri, const shed_client_options &options,
                     std::atomic<int> &loads)
 {
-    auto client = shed::client::open(uri, &options);
+    auto client = shed::client::open(std::string_view(uri), &options);
     require(client, "client");
     auto source = shed::source::open_batch([&loads](shed::batch batch) {
         for (std::size_t i = 0; i < batch.count(); i++) {
@@ -329,7 +329,8 @@ static void use_all(const char *uri, const shed_client_options &options,
         }
     });
     require(source, "source");
-    auto cache = shed::cache::open(*client, "wrapper", *source);
+    const std::string_view named = "wrapper, and more";
+    auto cache = shed::cache::open(*client, named.substr(0, 7), *source);
     use_cache(require(cache, "cache"), loads);
     use_statistics(*cache);
     use_async(*cache);
@@ -343,6 +344,12 @@ static void use_all(const char *uri, const shed_client_options &options,
     use_lock_async(*client);
     lose_lock(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");
+    require(!shed::client::open(std::string("nonsense")), "a wrong string");
+    const char *nothing = nullptr;
+    require(shed::client::open(nothing).code() == SHED_EINVAL, "no URI");
+    const std::string_view cut("name\0 and more", 14);
+    require(shed::cache::open(*client, cut, *source).code() == SHED_EINVAL,
+            "a name with a zero byte");
 }
 
 #ifdef WITH_MYSQL

@@ -337,14 +337,18 @@ enum shed_code shed_async_check(const struct shed_then *then,
     return SHED_OK;
 }
 
-static void begin(struct shed_pending *p, const struct shed_then *then)
+/* Begin calls of one cache that are linked by next. */
+static void begin(struct shed_pending *first)
 {
-    struct shed_async *a = p->cache->async;
-    bool is_first;
+    struct shed_async *a = first->cache->async;
+    struct shed_pending *next;
+    bool is_first = false;
 
-    p->then = *then;
     shed_mutex_lock(&a->mu);
-    is_first = list_locked(p, SHED_ASYNC_START);
+    for (struct shed_pending *p = first; p != NULL; p = next) {
+        next = p->next;
+        is_first |= list_locked(p, SHED_ASYNC_START);
+    }
     shed_mutex_unlock(&a->mu);
     /* without the mutex, for which the reactor would wait as soon as it has
      * been woken; nobody closes the cache while this call uses it */
@@ -369,14 +373,17 @@ enum shed_code shed_async_submit(struct shed_pending *p,
     }
     if (out != NULL)
         *out = p; /* before it can end */
-    begin(p, then);
+    p->then = *then;
+    p->next = NULL;
+    begin(p);
     return SHED_OK;
 }
 
-void shed_async_begin(struct shed_pending *p, const struct shed_then *then)
+void shed_async_begin(struct shed_pending *first)
 {
-    p->weight = 0;
-    begin(p, then);
+    for (struct shed_pending *p = first; p != NULL; p = p->next)
+        p->weight = 0;
+    begin(first);
 }
 
 enum shed_code shed_async_create(struct shed_cache *cache,

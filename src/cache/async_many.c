@@ -82,9 +82,10 @@ static void step(struct shed_pending *pending, unsigned events)
 
     for (size_t i = 0; i < m->count; i++) {
         struct part *part = &m->parts[i];
-        if (events & SHED_ASYNC_START)
-            shed_async_begin(part->pending,
-                             &(struct shed_then){on_part, part, NULL});
+        if (events & SHED_ASYNC_START) {
+            part->pending->then = (struct shed_then){on_part, part, NULL};
+            shed_async_begin(part->pending);
+        }
         if (pending->is_stopped && pending->code != SHED_ECLOSED)
             (void)shed_cancel(part->pending);
     }

@@ -47,11 +47,19 @@ static void end(void *user, enum shed_code code, struct shed_value *value,
     shed_await_leave(await);
 }
 
-void shed_await_begin(struct shed_await *await, size_t i,
-                      struct shed_pending *call)
+void shed_await_add(struct shed_await *await, size_t i,
+                    struct shed_pending *call)
 {
     await->outcome[i].await = await;
-    shed_async_begin(call, &(struct shed_then){end, &await->outcome[i], NULL});
+    call->then = (struct shed_then){end, &await->outcome[i], NULL};
+    call->next = await->added;
+    await->added = call;
+}
+
+void shed_await_begin(struct shed_await *await)
+{
+    if (await->added != NULL)
+        shed_async_begin(await->added);
 }
 
 void shed_await_note(struct shed_await *await, size_t i,
@@ -78,7 +86,8 @@ enum shed_code shed_await_one(struct shed_await *await,
     struct shed_outcome *outcome = &await->outcome[0];
     enum shed_code code;
 
-    shed_await_begin(await, 0, call);
+    shed_await_add(await, 0, call);
+    shed_await_begin(await);
     code = shed_await_ends(await, late_ms, err);
     if (code == SHED_OK) {
         code = outcome->code;

@@ -24,6 +24,7 @@ struct shed_outcome {
 struct shed_await {
     struct shed_latch latch;
     atomic_size_t users; /* the thread, and the calls that have not ended */
+    struct shed_pending *added;
     size_t count;
     bool is_let_through; /* for its calls, on the reactor thread: the gate has
                             let one pass, and counts them as one */
@@ -35,9 +36,14 @@ struct shed_await {
  * out of memory. */
 struct shed_await *shed_await_create(size_t count);
 
-/* Begin the i-th call, which is taken over. Not on the reactor thread. */
-void shed_await_begin(struct shed_await *await, size_t i,
-                      struct shed_pending *call);
+/* The i-th call, which is taken over, is to begin before those that have been
+ * added. */
+void shed_await_add(struct shed_await *await, size_t i,
+                    struct shed_pending *call);
+
+/* Begin the calls that were added, in one turn of the loop. Not on the reactor
+ * thread. */
+void shed_await_begin(struct shed_await *await);
 
 /* In place of the i-th call: it has ended with this value, a reference of which
  * is taken over. */

@@ -19,7 +19,7 @@
 
 /* One key of a call. */
 struct one {
-    struct shed_pending *get; /* until it begins */
+    struct shed_pending *get; /* until it begins; NULL: the key's row is near */
     struct shed_args args;    /* its MGET's, or behind the first key of one */
 };
 
@@ -56,6 +56,12 @@ static enum shed_code create_batch(struct batch *b,
         b->await == NULL)
         goto fail;
     for (; i < b->count; i++) {
+        struct shed_value *near =
+            shed_look_near(b->cache, items[i].key, b->terms);
+        if (near != NULL) {
+            shed_await_note(b->await, i, near);
+            continue;
+        }
         shed_key_name(b->cache->name, items[i].key, &named);
         b->one[i].get =
             shed_async_get_create(b->cache, &named.key, b->terms, true);
@@ -65,8 +71,10 @@ static enum shed_code create_batch(struct batch *b,
     }
     return SHED_OK;
 fail:
-    while (i > 0)
+    while (i > 0) {
         free(b->one[--i].get);
+        shed_value_unref(b->await->outcome[i].value);
+    }
     free(b->await);
     destroy_batch(b);
     return shed_fail_nomem(err, "shed_get_many");
@@ -106,15 +114,6 @@ static unsigned together_of(const struct shed_cache *cache)
 static struct shed_key_get *get_of(const struct batch *b, size_t i)
 {
     return shed_async_get_of(b->one[i].get);
-}
-
-/* Take what is near. */
-static void take_near(struct batch *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        struct shed_key_get *g = get_of(b, i);
-        g->value = shed_look_near(b->cache, shed_key_bytes(&g->key), b->terms);
-    }
 }
 
 /* Add the keys to MGETs. Returns: until when to wait for them. */
@@ -219,15 +218,17 @@ static enum shed_code fail_items(struct shed_item *items, size_t count,
 /* Begin the gets that have no value as calls. */
 static void begin_open(struct batch *b)
 {
-    for (size_t i = 0; i < b->count; i++) {
-        struct shed_key_get *g = get_of(b, i);
-        if (g->value == NULL) {
-            shed_await_begin(b->await, i, b->one[i].get);
+    for (size_t i = b->count; i-- > 0;) {
+        if (b->one[i].get == NULL)
+            continue;
+        if (get_of(b, i)->value == NULL) {
+            shed_await_add(b->await, i, b->one[i].get);
         } else {
-            shed_await_note(b->await, i, g->value);
+            shed_await_note(b->await, i, get_of(b, i)->value);
             free(b->one[i].get);
         }
     }
+    shed_await_begin(b->await);
 }
 
 /* Get keys that have been checked. */
@@ -238,10 +239,8 @@ static enum shed_code get_many(struct batch *b, struct shed_item *items,
     struct shed_error all = {SHED_OK, ""};
     enum shed_code code;
 
-    if (shed_cache_takes_near(b->cache))
-        take_near(b);
-    else
-        look_here(b); /* which makes nothing near */
+    if (!shed_cache_takes_near(b->cache)) /* else all become near */
+        look_here(b);
     begin_open(b);
     code = shed_await_ends(
         b->await, shed_terms_deadline_ms(b->terms) + SHED_AWAIT_READ_LATE_MS,

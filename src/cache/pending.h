@@ -81,11 +81,11 @@ SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_pending *pending,
                                                  struct shed_pending **out,
                                                  struct shed_error *err);
 
-/* Begin a call that a thread waits for, or that is part of another one: it does
- * not count towards async_limit. Takes it over. Any thread; on the reactor's
- * this returns before the first step. */
-void shed_async_begin(struct shed_pending *pending,
-                      const struct shed_then *then);
+/* Begin calls of one cache, linked by next, whose then is set: those that a
+ * thread waits for, or that are part of another one. They are stepped in one
+ * turn of the loop, and do not count towards async_limit. Takes them over. Any
+ * thread; on the reactor's this returns before the first step. */
+void shed_async_begin(struct shed_pending *first);
 
 /* Have it stepped with these events, in another turn of the loop. Any thread.
  */

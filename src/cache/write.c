@@ -428,10 +428,11 @@ enum shed_code shed_writes_await(struct shed_write **writes, size_t count,
             free(writes[--count]);
         return shed_fail_nomem(err, "a call");
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = count; i-- > 0;) {
         writes[i]->await = await;
-        shed_await_begin(await, i, &writes[i]->pending);
+        shed_await_add(await, i, &writes[i]->pending);
     }
+    shed_await_begin(await);
     code = shed_await_ends(await, late_ms, err);
     if (code == SHED_OK)
         code = sum_up(await, array, err);

@@ -81,8 +81,9 @@ enum shed_code shed_client_call(struct shed_client *client,
                             err)
                       : shed_links_call(server->links, commands, count, replies,
                                         use, &mine, deadline_ms, err);
-        is_elsewhere =
-            code == SHED_OK && count == 1 && shed_reply_is_elsewhere(*replies);
+        is_elsewhere = code == SHED_OK && count == 1 &&
+                       client->address->seeds != NULL &&
+                       shed_reply_is_elsewhere(*replies);
         if (sent != NULL)
             *sent += mine - (is_elsewhere && mine > 0);
         next = is_elsewhere && round < ROUNDS_MAX

@@ -306,11 +306,6 @@ enum shed_code shed_reply_code(const struct shed_reply *error)
                                                             : SHED_EREDIS;
 }
 
-struct shed_reply *shed_reply_make_error(const char *text)
-{
-    return shed_reply_create_text(SHED_REPLY_ERROR, text, strlen(text));
-}
-
 void shed_reply_free(void *whole)
 {
     struct shed_reply *reply = whole;

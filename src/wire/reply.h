@@ -117,10 +117,6 @@ struct shed_reply *shed_reply_create_text(enum shed_reply_type type,
                                           const char *bytes, size_t size);
 struct shed_reply *shed_reply_create_array(size_t size);
 
-/* An error reply with this text, which has no line end. Returns: NULL when out
- * of memory. */
-struct shed_reply *shed_reply_make_error(const char *text);
-
 /* NULL is allowed. The parameter is a struct shed_reply; it is void * because a
  * reply is the owner of a value in it. */
 void shed_reply_free(void *reply);

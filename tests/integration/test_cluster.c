@@ -435,7 +435,8 @@ TEST(a_cluster_is_reached_by_tls)
 static void lose_and_close(void *arg)
 {
     struct shed_client *client = arg;
-    struct shed_reply *down = shed_reply_make_error("CLUSTERDOWN");
+    struct shed_reply *down = shed_reply_create_text(
+        SHED_REPLY_ERROR, "CLUSTERDOWN", strlen("CLUSTERDOWN"));
     struct shed_server *server = shed_client_hold(client, shed_str("k"));
     bool is_ask;
 

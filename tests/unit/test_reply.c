@@ -160,7 +160,8 @@ static const struct meaning {
 TEST_EACH(an_error_means_what_its_code_says, 0, COUNT_OF(meanings))
 {
     const struct meaning *m = &meanings[_i];
-    struct shed_reply *reply = shed_reply_make_error(m->error);
+    struct shed_reply *reply =
+        shed_reply_create_text(SHED_REPLY_ERROR, m->error, strlen(m->error));
 
     ck_assert_int_eq(shed_reply_trouble(reply), m->trouble);
     EXPECT_CODE(shed_reply_code(reply),

@@ -92,7 +92,11 @@ static void learn(struct get *g, enum phase phase)
 {
     g->phase = (unsigned char)phase;
     shed_tag_log_await(g->get.cache->tag_log, &g->learner, on_learnt);
-    shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
+    shed_async_set_due(
+        &g->pending,
+        phase == LEARNING
+            ? shed_look_until_ms(g->get.cache, &g->get.key, &g->terms)
+            : shed_terms_deadline_ms(&g->terms));
 }
 
 /* Ask Redis for the key. Returns: false: there is nothing to wait for. */

@@ -62,11 +62,10 @@ void shed_await_begin(struct shed_await *await)
         shed_async_begin(await->added);
 }
 
-void shed_await_note(struct shed_await *await, size_t i,
-                     struct shed_value *value)
+void shed_await_skip(struct shed_await *await)
 {
-    await->outcome[i].await = await;
-    end(&await->outcome[i], SHED_OK, value, NULL);
+    shed_latch_count_down(&await->latch, 1);
+    shed_await_leave(await);
 }
 
 enum shed_code shed_await_ends(struct shed_await *await, uint64_t late_ms,

@@ -45,10 +45,8 @@ void shed_await_add(struct shed_await *await, size_t i,
  * thread. */
 void shed_await_begin(struct shed_await *await);
 
-/* In place of the i-th call: it has ended with this value, a reference of which
- * is taken over. */
-void shed_await_note(struct shed_await *await, size_t i,
-                     struct shed_value *value);
+/* One of the calls need not begin. */
+void shed_await_skip(struct shed_await *await);
 
 /* How much later than its deadline a call may end before its thread leaves it:
  * the loop is blocked, by a callback that takes long. To leave a read costs

@@ -128,11 +128,16 @@ static bool get_here(struct shed_key_get *g, struct shed_error *why)
     shed_get_end_reading(g);
     g->is_looked = true;
     g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
+    if (shed_get_is_open(g) && g->terms->only_cached && !g->look.must_learn) {
+        shed_slow_begin(g);
+        (void)shed_fail(why, g->code, "%s", shed_error_kept(g->caller.why));
+        shed_slow_end(g);
+        free(g->caller.why);
+    }
     return !shed_get_is_open(g);
 }
 
-/* As a call that this thread waits for, which goes on from there. */
-static enum shed_code get_there(struct shed_key_get *g, struct shed_error *why)
+static enum shed_code await(struct shed_key_get *g, struct shed_error *why)
 {
     struct shed_await *await = shed_await_create(1);
     struct shed_pending *p = NULL;
@@ -143,17 +148,30 @@ static enum shed_code get_there(struct shed_key_get *g, struct shed_error *why)
     if (p == NULL) {
         free(await);
         shed_get_end_reading(g);
-        shed_value_unref(g->look.value);
         return shed_fail_nomem(why, "a get");
     }
     mine = shed_async_get_of(p);
     mine->look = g->look;
+    if (g->look.value != NULL)
+        (void)shed_value_ref(g->look.value);
     mine->is_looked = g->is_looked;
     mine->is_reader = g->is_reader;
     mine->caller.is_counted = true;
     return shed_await_one(
         await, p, shed_terms_deadline_ms(g->terms) + SHED_AWAIT_READ_LATE_MS,
         &g->value, why);
+}
+
+/* As a call that this thread waits for, which goes on from there. */
+static enum shed_code get_there(struct shed_key_get *g, struct shed_error *why)
+{
+    enum shed_code code = await(g, why);
+
+    if (code != SHED_OK) /* perhaps the thread has left it */
+        return shed_look_fall_back(g->cache, &g->key, &g->look, code,
+                                   why->reason, &g->value);
+    shed_value_unref(g->look.value);
+    return SHED_OK;
 }
 
 /* Get a key that has no row near by its cache's rule, or a call with options.

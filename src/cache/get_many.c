@@ -26,6 +26,7 @@ struct one {
 struct batch {
     struct shed_cache *cache;
     const struct shed_terms *terms;
+    struct shed_item *items; /* of those with a value nothing is awaited */
     size_t count;
     struct one *one;
     unsigned together; /* keys of one MGET */
@@ -41,9 +42,7 @@ static void destroy_batch(struct batch *b)
     free(b->replies);
 }
 
-static enum shed_code create_batch(struct batch *b,
-                                   const struct shed_item *items,
-                                   struct shed_error *err)
+static enum shed_code create_batch(struct batch *b, struct shed_error *err)
 {
     struct shed_named_key named;
     size_t i = 0;
@@ -56,13 +55,11 @@ static enum shed_code create_batch(struct batch *b,
         b->await == NULL)
         goto fail;
     for (; i < b->count; i++) {
-        struct shed_value *near =
-            shed_look_near(b->cache, items[i].key, b->terms);
-        if (near != NULL) {
-            shed_await_note(b->await, i, near);
+        struct shed_item *item = &b->items[i];
+        item->value = shed_look_near(b->cache, item->key, b->terms);
+        if (item->value != NULL)
             continue;
-        }
-        shed_key_name(b->cache->name, items[i].key, &named);
+        shed_key_name(b->cache->name, item->key, &named);
         b->one[i].get =
             shed_async_get_create(b->cache, &named.key, b->terms, true);
         if (b->one[i].get == NULL)
@@ -73,7 +70,8 @@ static enum shed_code create_batch(struct batch *b,
 fail:
     while (i > 0) {
         free(b->one[--i].get);
-        shed_value_unref(b->await->outcome[i].value);
+        shed_value_unref(b->items[i].value);
+        b->items[i].value = NULL;
     }
     free(b->await);
     destroy_batch(b);
@@ -158,7 +156,7 @@ static void take_replies(struct batch *b, const struct shed_link_use *use)
             continue;
         g->is_looked = shed_look_at(b->cache, &g->key, b->terms, reply, use,
                                     &g->look, &unused) == SHED_OK;
-        g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
+        b->items[i].value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
     }
 }
 
@@ -199,7 +197,7 @@ void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
         (void)shed_fail(all, code, "items[%zu]: %s", i, reason);
 }
 
-/* All fail because of why. */
+/* Nothing was asked, because of why. */
 static enum shed_code fail_items(struct shed_item *items, size_t count,
                                  struct shed_error *errors,
                                  const struct shed_error *why,
@@ -219,42 +217,56 @@ static enum shed_code fail_items(struct shed_item *items, size_t count,
 static void begin_open(struct batch *b)
 {
     for (size_t i = b->count; i-- > 0;) {
-        if (b->one[i].get == NULL)
-            continue;
-        if (get_of(b, i)->value == NULL) {
+        if (b->items[i].value == NULL) {
             shed_await_add(b->await, i, b->one[i].get);
         } else {
-            shed_await_note(b->await, i, get_of(b, i)->value);
+            shed_await_skip(b->await);
             free(b->one[i].get);
         }
     }
     shed_await_begin(b->await);
 }
 
+/* Take how get i has ended. late: NULL, or why its call is no longer waited
+ * for. Returns: the reason of a failure. */
+static const char *take_end(struct batch *b, size_t i,
+                            const struct shed_error *late)
+{
+    struct shed_outcome *outcome = &b->await->outcome[i];
+    struct shed_item *item = &b->items[i];
+
+    item->code = SHED_OK;
+    if (item->value != NULL)
+        return "";
+    if (late != NULL) {
+        item->code = late->code;
+        return late->reason;
+    }
+    item->code = outcome->code;
+    item->value = outcome->value;
+    outcome->value = NULL;
+    return shed_error_kept(outcome->why);
+}
+
 /* Get keys that have been checked. */
-static enum shed_code get_many(struct batch *b, struct shed_item *items,
-                               struct shed_error *errors,
+static enum shed_code get_many(struct batch *b, struct shed_error *errors,
                                struct shed_error *err)
 {
-    struct shed_error all = {SHED_OK, ""};
-    enum shed_code code;
+    struct shed_error all = {SHED_OK, ""}, late;
+    bool is_late;
 
     if (!shed_cache_takes_near(b->cache)) /* else all become near */
         look_here(b);
     begin_open(b);
-    code = shed_await_ends(
-        b->await, shed_terms_deadline_ms(b->terms) + SHED_AWAIT_READ_LATE_MS,
-        &all);
-    for (size_t i = 0; code == SHED_OK && i < b->count; i++) {
-        struct shed_outcome *outcome = &b->await->outcome[i];
-        items[i].code = outcome->code;
-        items[i].value = outcome->value;
-        outcome->value = NULL;
-        shed_get_conclude(b->cache, &items[i], i, shed_error_kept(outcome->why),
+    is_late = shed_await_ends(b->await,
+                              shed_terms_deadline_ms(b->terms) +
+                                  SHED_AWAIT_READ_LATE_MS,
+                              &late) != SHED_OK;
+    for (size_t i = 0; i < b->count; i++) {
+        const char *reason = take_end(b, i, is_late ? &late : NULL);
+        shed_get_conclude(b->cache, &b->items[i], i, reason,
                           errors != NULL ? &errors[i] : NULL, &all);
     }
-    if (code != SHED_OK)
-        (void)fail_items(items, b->count, errors, &all, NULL);
     shed_await_leave(b->await);
     if (all.code != SHED_OK && err != NULL)
         *err = all;
@@ -269,7 +281,8 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
     struct shed_terms terms = {0};
     struct shed_error *errors = NULL;
     struct shed_error why = {SHED_OK, ""};
-    struct batch b = {.cache = cache, .terms = &terms, .count = count};
+    struct batch b = {
+        .cache = cache, .terms = &terms, .items = items, .count = count};
     enum shed_code code = shed_get_check_items(items, count, &why);
 
     if (code == SHED_OK)
@@ -277,10 +290,10 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
             shed_get_take_options(cache, options, false, &terms, &errors, &why);
     terms.start_us = shed_now_us();
     if (code == SHED_OK && count > 0)
-        code = create_batch(&b, items, &why);
+        code = create_batch(&b, &why);
     if (code != SHED_OK || count == 0)
         return fail_items(items, count, errors, &why, err);
-    code = get_many(&b, items, errors, err);
+    code = get_many(&b, errors, err);
     destroy_batch(&b);
     return code;
 }

@@ -39,7 +39,8 @@ static void on_change(struct shed_listener *listener, struct shed_bytes key)
     struct shed_flights *fs = flights_of(listener);
     const struct shed_map_key wanted = shed_map_key(shed_entry_key_of(key));
 
-    shed_local_change(fs->cache->local, key);
+    if (wanted.size == key.size) /* else it is the lease of a refresh */
+        shed_local_change(fs->cache->local, key);
     shed_table_each(fs, &wanted, shed_flight_task_push);
 }
 

@@ -407,21 +407,38 @@ TEST(a_call_ends_at_its_deadline)
 TEST(a_callback_that_takes_long_holds_up_no_read)
 {
     const struct shed_then then = {block, NULL, NULL};
-    const struct shed_get_options *soon = WITHIN(20);
-    struct shed_item item = {.key = shed_str("many")};
+    const struct shed_get_options *soon = WITHIN(50);
+    struct shed_item items[] = {{.key = shed_str("many")},
+                                {.key = shed_str("cached")}};
     struct shed_value *value;
     struct shed_error err;
 
+    fixture.cache_options.stale_if_error_ms = 60000;
     fixture_open(&fixture);
+    expect_text(fixture.cache, "cached", "cached@1");
+    expect_text(fixture.cache, "old", "old@1");
+    EXPECT_OK(shed_expire(fixture.cache, shed_str("old"), 0,
+                          SHED_TIMEOUT_DEFAULT, NULL));
     EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
                              NULL, NULL));
     WAIT_FOR(atomic_load(&is_blocking));
     EXPECT_CODE(shed_get(fixture.cache, shed_str("one"), soon, &value, &err),
                 SHED_ETIMEDOUT);
     ck_assert_msg(strstr(err.reason, "callback") != NULL, "%s", err.reason);
-    EXPECT_CODE(shed_get_many(fixture.cache, &item, 1, soon, &err),
+    EXPECT_OK(shed_get(fixture.cache, shed_str("old"), soon, &value, NULL));
+    check_text(value, "old@1");
+    shed_value_unref(value);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("two"),
+                         GET_WITH(.timeout_ms = 50, .only_cached = 1), &value,
+                         NULL),
+                SHED_EMISS);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 2, soon, &err),
                 SHED_ETIMEDOUT);
-    EXPECT_CODE(item.code, SHED_ETIMEDOUT);
+    ck_assert_ptr_eq(strstr(err.reason, "items[0]"), err.reason);
+    EXPECT_CODE(items[0].code, SHED_ETIMEDOUT);
+    EXPECT_OK(items[1].code);
+    check_text(items[1].value, "cached@1");
+    shed_value_unref(items[1].value);
     atomic_store(&may_return, true);
     expect_text(fixture.cache, "one", "one@1");
 }

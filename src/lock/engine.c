@@ -153,9 +153,7 @@ static void finish(struct shed_lock *l, struct shed_lock_request *r)
     free(r);
 }
 
-/* held_us: how long a hold that is lost lasted. */
-static void perform(struct shed_lock *l, struct shed_lock_act *act,
-                    uint64_t held_us)
+static void perform(struct shed_lock *l, struct shed_lock_act *act)
 {
     struct shed_lock_request *r;
 
@@ -163,7 +161,7 @@ static void perform(struct shed_lock *l, struct shed_lock_act *act,
         if ((act->ask >> i & 1) != 0)
             shed_lock_server_ask(&l->server[i]);
     for (unsigned i = 0; i < act->lost; i++) {
-        tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, held_us,
+        tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, act->lost_us,
              act->lost_reason.reason);
         if (l->options.on_lost != NULL)
             l->options.on_lost(l->options.user, l, &act->lost_reason);
@@ -176,22 +174,20 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
                      size_t server)
 {
     struct shed_lock_facts facts = {
-        .now_us = shed_now_us(),
         .random = shed_random_jitter(),
         .is_pushed = shed_session_is_on(
             shed_client_session(l->home, l->spec.key[SHED_LOCK_KEY])),
         .is_settled = is_settled(l)};
     struct shed_lock_act act;
-    uint64_t held_us;
     bool is_other_time;
 
     assert(shed_reactor_is_current(l->home->reactor));
     shed_mutex_lock(&l->mu);
+    facts.now_us = shed_now_us(); /* not before a hold that has just begun */
     facts.refusal = has_twins(l, &l->refusal) ? &l->refusal : NULL;
     if (event == SHED_LOCK_EV_TIMER)
         l->timer_at_ms = UINT64_MAX;
     shed_lock_step(&l->machine, event, server, &facts);
-    held_us = l->machine.held_us;
     act = shed_lock_machine_take(&l->machine);
     is_other_time = act.timer_at_ms != l->timer_at_ms;
     l->timer_at_ms = act.timer_at_ms;
@@ -200,7 +196,7 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
         shed_timer_set(l->timer, shed_left_ms(act.timer_at_ms, shed_now_ms()));
     else if (is_other_time)
         shed_timer_stop(l->timer);
-    perform(l, &act, held_us);
+    perform(l, &act);
 }
 
 /* --------------------------------------------------------------- any thread */

@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "base/error.h"
 #include "lock/protocol.h"
 
 enum { STEP_SET, STEP_EXPIRE, STEP_LOOK, STEP_READ, STEP_REPAIR };
@@ -108,8 +109,10 @@ static bool on_read(struct shed_exchange *exchange,
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
-    if (bytes == NULL)
+    if (bytes == NULL) {
+        seen->since_ms = 0;
         return shed_exchange_lose(exchange, SOON_MS);
+    }
     if (!has_lease(exchange))
         return shed_exchange_answer(
             exchange, size == SHED_TOKEN_HEX_BYTES &&
@@ -142,7 +145,13 @@ static bool on_acquire(struct shed_exchange *exchange,
         return on_look(exchange, number);
     case STEP_READ:
         return on_read(exchange, reply);
-    default: /* EXPIRE, REPAIR; 0: the key is gone, or somebody was faster */
+    case STEP_EXPIRE: /* 0: an earlier holder has removed it */
+        exchange->seen.since_ms = 0;
+        if (number <= 0)
+            (void)shed_fail(&exchange->error, SHED_EREDIS,
+                            "the lock was removed before it had an expiry");
+        return shed_exchange_end_by_error(exchange);
+    default: /* REPAIR; 0: the key is gone, or somebody was faster */
         exchange->seen.since_ms = 0;
         return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
                           : shed_exchange_lose(exchange, SOON_MS);

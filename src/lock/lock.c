@@ -92,17 +92,25 @@ static enum shed_code begin_acquire(struct shed_lock_request *r,
     return shed_lock_holder_init(&r->holder, wait_ms, err);
 }
 
-/* Whether this thread has the lock: then it has it once more. */
-static bool is_reentered(struct shed_lock *l, const struct shed_owner *self)
+/* Answer what can be answered without Redis, which may hang in a renewal. */
+static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
+                        uint64_t wait_ms, enum shed_code *code,
+                        struct shed_error *err)
 {
     struct shed_hold *hold = &l->machine.hold;
-    bool is_mine;
+    bool is_safe, is_mine;
 
     shed_mutex_lock(&l->mu);
-    is_mine = shed_hold_is_safe(hold, shed_now_ms()) && hold->owner == self;
-    hold->count += is_mine;
+    is_safe = shed_hold_is_safe(hold, shed_now_ms());
+    is_mine = is_safe && hold->owner == self;
+    hold->count += is_mine; /* then *code is SHED_OK */
     shed_mutex_unlock(&l->mu);
-    return is_mine;
+    if (!is_safe || is_mine || wait_ms > 0)
+        return is_mine;
+    shed_count(&l->counters.timeouts, 1);
+    *code = shed_fail(err, SHED_ETIMEDOUT,
+                      "the lock is held by another thread of this process");
+    return true;
 }
 
 enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
@@ -114,7 +122,7 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
 
     if (code == SHED_OK)
         code = check_wait(wait_ms, err);
-    if (code != SHED_OK || is_reentered(l, self))
+    if (code != SHED_OK || answer_here(l, self, wait_ms, &code, err))
         return code;
     code = begin_acquire(&r, self, wait_ms, err);
     return code == SHED_OK ? run(l, &r, err) : code;

@@ -126,15 +126,17 @@ void shed_lock_machine_retry(struct shed_lock_machine *m)
                                           shed_random_next(&m->random));
 }
 
-static void end_hold(struct shed_lock_machine *m, uint64_t now_us)
+/* Returns: how long it lasted. */
+static uint64_t end_hold(struct shed_lock_machine *m, uint64_t now_us)
 {
     struct shed_hold *h = &m->hold;
+    uint64_t held_us = now_us - h->granted_us;
 
-    m->held_us = now_us - h->granted_us;
-    shed_histogram_add(&m->counters->hold_us, m->held_us);
+    shed_histogram_add(&m->counters->hold_us, held_us);
     shed_owner_unref(h->owner);
     h->owner = NULL;
     h->is_held = false;
+    return held_us;
 }
 
 bool shed_hold_is_safe(const struct shed_hold *h, uint64_t now_ms)
@@ -188,7 +190,7 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
     if (!shed_lock_is_alone(m))
         shed_lock_cancel_try(m, &m->hold.holder);
     wake_first(m);
-    end_hold(m, m->facts.now_us);
+    m->act.lost_us = end_hold(m, m->facts.now_us);
 }
 
 void shed_lock_machine_grant(struct shed_lock_machine *m,
@@ -219,8 +221,7 @@ void shed_lock_machine_leave(struct shed_lock_machine *m,
                              struct shed_lock_request *release, uint64_t now_us)
 {
     release->holder = m->hold.holder;
-    end_hold(m, now_us);
-    release->held_us = m->held_us;
+    release->held_us = end_hold(m, now_us);
 }
 
 /* The releaser hears of its release first and would win every time, however

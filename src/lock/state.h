@@ -127,6 +127,7 @@ struct shed_lock_act {
     uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
     unsigned lost;        /* holds whose loss is to be told */
     struct shed_error lost_reason; /* of the last of them */
+    uint64_t lost_us;              /* how long that one lasted */
     /* Tell the caller of each, in this order. The closer is the last, and the
      * machine may be freed then. */
     struct shed_list answered;
@@ -156,7 +157,6 @@ struct shed_lock_machine {
                                  repeatedly while others wait; 0: it has not */
     uint64_t cohort_ended_ms;
     uint64_t lost_generation;     /* of the last hold that was lost */
-    uint64_t held_us;             /* how long the last hold that ended lasted */
     struct shed_lock_facts facts; /* of the last step */
     uint64_t now_ms, random;
     struct shed_lock_act act; /* taken by shed_lock_machine_take */

@@ -209,6 +209,28 @@ TEST(an_acquire_without_a_wait_tries_a_silent_server_once)
     server_thaw(&server);
 }
 
+/* A try that does not wait need not ask, and must not wait for the renewal. */
+TEST(an_acquire_without_a_wait_does_not_wait_for_a_hanging_renewal)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_timed(server.uri, PATIENCE_MS);
+    struct shed_lock *lock = open_kept(client, &o);
+    struct shed_lock_stats stats;
+    struct waiter w;
+
+    acquire_for_all(lock);
+    server_freeze(&server);
+    extender_start(&w, lock, 0);
+    usleep(50000);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    ck_assert(!atomic_load(&w.has_ended));
+    EXPECT_OK(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL));
+    ck_assert_uint_eq(stats.timeouts, 1);
+    server_thaw(&server);
+    waiter_join(&w);
+    EXPECT_OK(w.code);
+}
+
 /* TIMESTAMP compares with the value that it has set. If a renewal was not
  * answered, it does not know which of its two times is at the key. */
 TEST_EACH(a_renewal_whose_reply_is_lost_is_no_loss, 0, SINGLES)

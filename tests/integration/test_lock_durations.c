@@ -102,6 +102,29 @@ TEST(a_loss_tells_how_long_its_own_hold_lasted)
     ck_assert_uint_ge(told.duration_us[1], HELD_US);
 }
 
+/* The loss is noticed in a caller's thread, and told after the next hold. */
+TEST(a_loss_that_is_told_late_tells_the_duration_of_the_lost_hold)
+{
+    struct shed_lock_machine *m = &lock->machine;
+    struct shed_lock_request next = {.op = SHED_LOCK_OP_RELEASE};
+    uint64_t now_us;
+
+    hold_for_long();
+    shed_mutex_lock(&lock->mu);
+    now_us = shed_now_us();
+    m->hold.valid_until_ms = 0;
+    shed_lock_machine_see_end(m, now_us);
+    m->hold.is_held = true;
+    m->hold.granted_us = now_us;
+    shed_lock_machine_leave(m, &next, now_us);
+    shed_lock_changed_locked(lock);
+    shed_mutex_unlock(&lock->mu);
+    WAIT_FOR(told.count == 1);
+    ck_assert_int_eq(told.kind[0], SHED_EVENT_LOCK_LOST);
+    ck_assert_uint_ge(told.duration_us[0], HELD_US);
+    ck_assert_uint_eq(next.held_us, 0);
+}
+
 int main(void)
 {
     tcase_add_checked_fixture(test_case(), up, down);

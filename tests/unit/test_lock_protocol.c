@@ -122,6 +122,56 @@ TEST(a_lease_is_safe_for_less_than_it_lasts)
     ck_assert_uint_eq(shed_quorum_patience_ms(1, 10, 1000), UINT64_MAX);
 }
 
+/* ------------------------------------------------------- SETNX and PEXPIRE */
+
+static struct shed_exchange begin_expire(const struct shed_lock_spec *spec)
+{
+    return (struct shed_exchange){.spec = spec,
+                                  .op = SHED_LOCK_OP_ACQUIRE,
+                                  .seen.since_ms = 5,
+                                  .lease_ms = 1000,
+                                  .now_ms = 6};
+}
+
+static bool answer(struct shed_exchange *e, const char *command,
+                   struct shed_reply reply)
+{
+    struct shed_args args = {0};
+
+    ck_assert(e->spec->algorithm->next_command(e, &args));
+    ck_assert_str_eq(args.at[0], command);
+    return e->spec->algorithm->on_reply(e, &reply);
+}
+
+static struct shed_reply integer(long long number)
+{
+    return (struct shed_reply){.type = SHED_REPLY_INTEGER, .integer = number};
+}
+
+static const struct shed_lock_spec expire_k = {.key = {{"k", 1}},
+                                               .algorithm = &shed_lock_expire};
+
+TEST(a_lock_that_is_removed_before_its_expiry_is_not_anothers)
+{
+    struct shed_exchange e = begin_expire(&expire_k);
+
+    ck_assert(answer(&e, "SETNX", integer(1)));
+    ck_assert(!answer(&e, "PEXPIRE", integer(0)));
+    ck_assert_int_eq(e.end, SHED_EXCHANGE_FAILED);
+    EXPECT_CODE((int)e.error.code, SHED_EREDIS);
+}
+
+TEST(a_lock_that_has_vanished_was_not_seen)
+{
+    struct shed_exchange e = begin_expire(&expire_k);
+
+    ck_assert(answer(&e, "SETNX", integer(0)));
+    ck_assert(answer(&e, "PTTL", integer(-1)));
+    ck_assert(!answer(&e, "GET", (struct shed_reply){.type = SHED_REPLY_NIL}));
+    ck_assert_int_eq(e.end, SHED_EXCHANGE_NO);
+    ck_assert_uint_eq(e.seen.since_ms, 0);
+}
+
 /* --------------------------------------------------------------- timestamps */
 
 TEST(after_a_renewal_without_an_answer_either_time_is_renewed)

@@ -57,7 +57,7 @@ struct shed_mysql_options {
  *
  * - The key is the column that is compared with the keys, unchanged: integers,
  *   DECIMAL(n,0), text, bytes, DATE or DATETIME; with another type every load
- *   fails. Keys that the type cannot have ("042" for an integer) are absent
+ *   fails. Keys not in the type's form ("042" for an integer) are absent
  *   without a query. Give texts a binary collation (utf8mb4_bin): where the
  *   collation returns another key's row ("ABC" for "abc"), the key fails.
  * - The value is passed on as the server writes it as text (118, 39.33). For

@@ -139,14 +139,22 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
             "MySQL: %s (%u)", text, number);
 }
 
-/* A statement's failure is the connection's, too; that which ends a result is
+/* What the library finds itself is the statement's alone; what ends a result is
  * in Connector/C the connection's alone. */
 void shed_mysql_connection_explain(const struct shed_mysql_connection *c,
+                                   MYSQL_STMT *stmt,
                                    struct shed_mysql_failure *failure)
 {
-    shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
-                           mysql_sqlstate(c->mysql), mysql_error(c->mysql),
-                           shed_now_ms() - c->silent_ms);
+    uint64_t waited_ms = shed_now_ms() - c->silent_ms;
+
+    if (stmt != NULL && mysql_errno(c->mysql) == 0)
+        shed_mysql_failure_set(failure, c->config, mysql_stmt_errno(stmt),
+                               mysql_stmt_sqlstate(stmt),
+                               mysql_stmt_error(stmt), waited_ms);
+    else
+        shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
+                               mysql_sqlstate(c->mysql), mysql_error(c->mysql),
+                               waited_ms);
 }
 
 void shed_mysql_connection_begin(struct shed_mysql_connection *c)
@@ -191,7 +199,7 @@ static bool run(struct shed_mysql_connection *c, const char *sql,
     shed_mysql_connection_begin(c);
     if (mysql_query(c->mysql, sql) == 0)
         return true;
-    shed_mysql_connection_explain(c, failure);
+    shed_mysql_connection_explain(c, NULL, failure);
     return false;
 }
 
@@ -213,7 +221,7 @@ static bool ask_place(struct shed_mysql_connection *c,
             failure)) {
         result = mysql_store_result(c->mysql);
         if (result == NULL)
-            shed_mysql_connection_explain(c, failure);
+            shed_mysql_connection_explain(c, NULL, failure);
     }
     if (result == NULL && is_from_server(failure->number)) {
         *failure = (struct shed_mysql_failure){0};
@@ -269,7 +277,7 @@ bool shed_mysql_connection_connect(struct shed_mysql_connection *c,
     if (mysql_real_connect(c->mysql, uri->host, uri->user, uri->password,
                            uri->database, uri->port, uri->socket,
                            flags) == NULL) {
-        shed_mysql_connection_explain(c, failure);
+        shed_mysql_connection_explain(c, NULL, failure);
         return false;
     }
     /* programs that this one starts must not inherit the socket */

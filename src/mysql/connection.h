@@ -92,8 +92,10 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
  * that the lost connection is gone, or its statement limit has passed. */
 void shed_mysql_connection_end_lost(struct shed_mysql_connection *c);
 
-/* Describe the failure of the last command on a connection. */
+/* Describe the failure of the last command on a connection, or of stmt if that
+ * is not NULL. */
 void shed_mysql_connection_explain(const struct shed_mysql_connection *c,
+                                   MYSQL_STMT *stmt,
                                    struct shed_mysql_failure *failure);
 
 /* Describe an error of the server's or the library's by its number, SQLSTATE

@@ -73,7 +73,7 @@ struct call {
 
 /* Report why the server or the library failed, with the remedy if there is one.
  */
-static enum shed_code explain(const struct call *call)
+static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
     /* The timeouts of the caller's connection are unknown here, so no failure
      * is taken for a timeout. */
@@ -83,7 +83,7 @@ static enum shed_code explain(const struct call *call)
                                             .mysql = call->mysql};
     struct shed_mysql_failure failure;
 
-    shed_mysql_connection_explain(&c, &failure);
+    shed_mysql_connection_explain(&c, stmt, &failure);
     if (failure.cause == SHED_MYSQL_CONFLICT)
         return shed_fail(call->err, SHED_ETIMEDOUT,
                          "fencing guard: roll back and repeat the whole "
@@ -169,7 +169,7 @@ static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
     binds[COLUMN_OWNER].length = &owner_size;
     if (mysql_stmt_bind_result(stmt, binds) != 0 ||
         mysql_stmt_store_result(stmt) != 0)
-        return explain(call);
+        return explain(call, stmt);
     return mysql_stmt_fetch(stmt) == 0 && owner_size == sizeof(seen->owner)
                ? SHED_OK
                : refuse_table(call);
@@ -188,7 +188,7 @@ static enum shed_code run(const struct call *call, const char *sql,
     if (mysql_stmt_prepare(stmt, sql, (unsigned long)strlen(sql)) != 0 ||
         mysql_stmt_bind_param(stmt, binds) != 0 ||
         mysql_stmt_execute(stmt) != 0)
-        code = explain(call);
+        code = explain(call, stmt);
     else if (seen != NULL)
         code = fetch(call, stmt, seen);
     (void)mysql_stmt_close(stmt);

@@ -245,13 +245,14 @@ static void answer_part(struct loader *l, struct shed_mysql_part *part)
     shed_mysql_part_fail(part, reason);
 }
 
-/* Where memory is short, the load ends without answers. */
 static void run_load(void *user, void *thread, struct shed_load *load)
 {
     struct shed_mysql_part whole = {0};
+    struct shed_answer failed = SHED_ANSWER_INIT;
     struct loader *l = thread;
 
     (void)user;
+    failed.reason = "out of memory for a batch";
     if (l != NULL && shed_mysql_part_init(&whole, load)) {
         l->load = load;
         l->spare_queries = 0;
@@ -259,6 +260,9 @@ static void run_load(void *user, void *thread, struct shed_load *load)
             l->spare_queries += QUERIES_PER_HALVING;
         l->has_repeated = l->is_given_up = false;
         answer_part(l, &whole);
+    } else {
+        for (size_t i = 0; i < load->count; i++)
+            shed_load_answer(load, i, &failed);
     }
     shed_load_done(load);
     shed_mysql_part_fini(&whole);

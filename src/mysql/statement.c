@@ -145,7 +145,7 @@ static bool prepare(struct shed_mysql_session *s, MYSQL_STMT *stmt, size_t room,
     failed = mysql_stmt_prepare(stmt, text, (unsigned long)strlen(text));
     free(text);
     if (failed != 0) {
-        shed_mysql_connection_explain(&s->connection, failure);
+        shed_mysql_connection_explain(&s->connection, stmt, failure);
         return false;
     }
     /* or the server reads the query in another way than we do */
@@ -244,7 +244,7 @@ static bool execute(struct shed_mysql_session *s, MYSQL_STMT *stmt,
     is_done = mysql_stmt_bind_param(stmt, binds) == 0 &&
               mysql_stmt_execute(stmt) == 0;
     if (!is_done)
-        shed_mysql_connection_explain(&s->connection, failure);
+        shed_mysql_connection_explain(&s->connection, stmt, failure);
     free(binds);
     return is_done;
 }
@@ -297,7 +297,7 @@ static bool bind_cells(const struct shed_mysql_session *s, MYSQL_STMT *stmt,
     }
     if (mysql_stmt_bind_result(stmt, bind) == 0)
         return true;
-    shed_mysql_connection_explain(&s->connection, failure);
+    shed_mysql_connection_explain(&s->connection, stmt, failure);
     return false;
 }
 
@@ -354,7 +354,8 @@ static bool set_version(unsigned column, struct shed_mysql_cells *cells,
     errno = 0;
     if (size < sizeof(cells->version_text)) {
         text[size] = '\0';
-        cells->version = strtoull(text, &end, DECIMAL);
+        if (strspn(text, "0123456789") == size) /* no blanks, no sign */
+            cells->version = strtoull(text, &end, DECIMAL);
     }
     if (errno != 0 || end != text + size) {
         answer->reason = "MySQL: the column \"version\" that the query selects "
@@ -465,7 +466,7 @@ static bool fetch(struct shed_mysql_session *s, MYSQL_STMT *stmt,
         mysql_errno(s->connection.mysql) == 0 &&
         mysql_stmt_free_result(stmt) == 0)
         return true;
-    shed_mysql_connection_explain(&s->connection, failure);
+    shed_mysql_connection_explain(&s->connection, stmt, failure);
     return false;
 }
 

@@ -296,6 +296,20 @@ TEST(null_and_negative_versions_are_none)
     assert_text(&asks[2], "c");
 }
 
+/* As strtoull would, which takes " -5" for 18446744073709551611. */
+TEST(a_version_that_is_a_text_must_be_digits_alone)
+{
+    static const char *const keys[] = {"1", "2", "3"};
+    struct ask asks[3];
+
+    make_versioned("TEXT", "(1, 'a', ' -5'), (2, 'b', '+5'), (3, 'c', '5')");
+    load_by(open_source(&site, VERSIONED, NULL), asks, keys, 3);
+    assert_failure(&asks[0], "must be an integer");
+    assert_failure(&asks[1], "must be an integer");
+    ck_assert_uint_eq(asks[2].loaded.version.number, 5);
+    assert_text(&asks[2], "c");
+}
+
 #define TAGGED "SELECT id, v, n AS tags FROM versioned WHERE id IN (?)"
 
 /* Release what a load has brought, and say whether these are its tags. */

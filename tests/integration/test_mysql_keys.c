@@ -189,6 +189,7 @@ static const struct {
      "18446744073709551616"},
     {"DECIMAL(3,0)", "-999", "999", "-1000", "1000"},
     {"DECIMAL(3,0) UNSIGNED", "0", "999", "-1", "1000"},
+    {"DECIMAL(5,0) ZEROFILL", "7", "99999", "-1", "100000"},
 };
 
 TEST_EACH(the_ends_of_an_integer_type_are_found_and_nothing_beyond, 0,

@@ -97,6 +97,25 @@ static const struct {
     {2013, "22000", false, false},
 };
 
+TEST(an_error_that_only_the_statement_has_is_explained)
+{
+    static const struct shed_mysql_config config = {.read_timeout_s = 1};
+    struct shed_mysql_connection c = {.config = &config,
+                                      .mysql = mysql_init(NULL)};
+    MYSQL_STMT *stmt = mysql_stmt_init(c.mysql);
+    struct shed_mysql_failure failure;
+    MYSQL_BIND bind = {0};
+
+    ck_assert_ptr_nonnull(stmt);
+    ck_assert(mysql_stmt_bind_result(stmt, &bind) != 0);
+    ck_assert_uint_eq(mysql_errno(c.mysql), 0);
+    shed_mysql_connection_explain(&c, stmt, &failure);
+    ck_assert_uint_eq(failure.number, 2030); /* not prepared */
+    ck_assert_ptr_nonnull(strstr(failure.error.reason, "repared"));
+    mysql_stmt_close(stmt);
+    mysql_close(c.mysql);
+}
+
 TEST_EACH(causes_of_errors_are_known, 0, COUNT_OF(errors))
 {
     static const struct shed_mysql_config config = {.read_timeout_s = 1};

@@ -62,7 +62,7 @@ extern "C" {
     X(stale, "keys answered with SHED_ORIGIN_STALE")                           \
     X(unmodified, "keys that the source found unmodified")                     \
     X(loads_refused,                                                           \
-      "keys not loaded: the queue was full, or the breaker open")              \
+      "keys not loaded: the queue full, the breaker open, or memory short")    \
     X(callers_refused, "keys for which too many callers waited")               \
     X(invalidations_undelivered,                                               \
       "keys and tags of which Redis could not be told")                        \

@@ -46,8 +46,13 @@ static inline struct shed_node *shed_list_pop(struct shed_list *list)
 {
     struct shed_node *first = list->first;
 
-    if (first != NULL)
-        shed_list_remove(list, first);
+    if (first == NULL)
+        return NULL;
+    list->first = first->after;
+    if (first->after != NULL)
+        first->after->before = NULL;
+    else
+        list->last = NULL;
     return first;
 }
 

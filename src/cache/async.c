@@ -381,8 +381,11 @@ enum shed_code shed_async_submit(struct shed_pending *p,
 
 void shed_async_begin(struct shed_pending *first)
 {
-    for (struct shed_pending *p = first; p != NULL; p = p->next)
+    struct shed_pending *p = first;
+
+    do
         p->weight = 0;
+    while ((p = p->next) != NULL);
     begin(first);
 }
 

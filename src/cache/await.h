@@ -36,8 +36,8 @@ struct shed_await {
  * out of memory. */
 struct shed_await *shed_await_create(size_t count);
 
-/* The i-th call, which is taken over, is to begin before those that have been
- * added. */
+/* Take over the i-th call. It will begin before the calls that were added
+ * earlier. */
 void shed_await_add(struct shed_await *await, size_t i,
                     struct shed_pending *call);
 

@@ -192,8 +192,8 @@ static struct told *copy(struct shed_events *es, const struct shed_event *e)
     return t;
 }
 
-/* Returns: what is to be told; NULL: it is counted, because there are too many,
- * or there is no memory for it. */
+/* Returns: what is to be told; NULL: the event is only counted, because there
+ * are too many, or memory is short. */
 static struct told *pass_locked(struct shed_events *es,
                                 const struct shed_event *e, uint64_t now_ms)
 {

@@ -46,8 +46,9 @@ shed_pipe_create(struct shed_reactor *reactor, struct shed_gate *gate,
                  const struct shed_pipe_hooks *hooks, struct shed_pipe **out,
                  struct shed_error *err);
 
-/* The same for a server that is only asked where others are (is_guide), at one
- * of the places that base names, with a gate of its own. */
+/* Create a pipe to a server that is only asked where others are (is_guide). It
+ * is at one of the places that base names, and has a gate of its own. Returns:
+ * as shed_pipe_create. */
 SHED_MUST_CHECK enum shed_code shed_pipe_create_guide(
     struct shed_reactor *reactor, const struct shed_address *base,
     const struct shed_place *at, const struct shed_client_options *options,

@@ -21,7 +21,8 @@
 #define SHED_SENTINELS_MAX ((size_t)15)
 #define SHED_SEEDS_MAX ((size_t)64)
 
-/* Names any path, and any host but those that would fill a reason. */
+/* Room for any path. The name of a longer host is cut: it would leave no room
+ * for the rest of a reason. */
 #define SHED_ADDRESS_TEXT_BYTES 160
 
 struct addrinfo;

@@ -226,8 +226,7 @@ static void start(struct get *g)
         shed_look_near(g->get.cache, shed_key_bytes(&g->get.key), &g->terms);
     if (g->get.value != NULL)
         end(g);
-    else if (g->get.cache->tag_log != NULL &&
-             !shed_tag_log_is_known(g->get.cache->tag_log))
+    else if (!shed_tag_log_is_known(g->get.cache->tag_log))
         learn(g, LEARNING);
     else
         look(g);

@@ -77,7 +77,7 @@ bool shed_get_looks_first(const struct shed_cache *cache,
                           const struct shed_terms *terms,
                           const struct shed_key *key)
 {
-    if (cache->tag_log != NULL && !shed_tag_log_is_known(cache->tag_log))
+    if (!shed_tag_log_is_known(cache->tag_log))
         return true;
     return terms->looks_first || !shed_flights_has(cache->flights, key);
 }
@@ -116,7 +116,7 @@ static bool reads_alone(struct shed_key_get *g)
     return !shed_cache_takes_near(cache) &&
            (before < cache->client->links_limit ||
             !shed_terms_may_share(g->terms)) &&
-           (cache->tag_log == NULL || shed_tag_log_is_known(cache->tag_log));
+           shed_tag_log_is_known(cache->tag_log);
 }
 
 /* By a GET in this thread. Returns: whether that was enough. */

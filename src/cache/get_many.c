@@ -104,7 +104,7 @@ static unsigned together_of(const struct shed_cache *cache)
 
     if (fit < 2 || atomic_load(&address->is_mget_refused) ||
         address->seeds != NULL || /* only those of one slot go together */
-        (cache->tag_log != NULL && !shed_tag_log_is_known(cache->tag_log)))
+        !shed_tag_log_is_known(cache->tag_log))
         return 1;
     return fit < TOGETHER_MAX ? (unsigned)fit : TOGETHER_MAX;
 }

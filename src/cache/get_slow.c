@@ -164,8 +164,7 @@ void shed_slow_leave(struct shed_key_get *g)
  * joined a flight at once may not have read it. */
 bool shed_slow_needs_log(const struct shed_key_get *g)
 {
-    return g->cache->tag_log != NULL && g->is_flying &&
-           is_of_redis(g->caller.value) &&
+    return g->is_flying && is_of_redis(g->caller.value) &&
            !shed_tag_log_is_known(g->cache->tag_log);
 }
 

@@ -179,7 +179,7 @@ static void refresh_near(struct shed_cache *cache, struct shed_bytes key,
     refresh(cache, &named.key, value);
 }
 
-/* By its tags. While the log is not known, the GET reads it. */
+/* By its tags. While the log is not known, a get has it read first. */
 static bool is_admitted(const struct shed_cache *cache,
                         const struct shed_value *value)
 {

@@ -41,8 +41,7 @@ bool shed_put_needs_log(const struct shed_cache *cache)
 {
     struct shed_tag_log *log = cache->tag_log;
 
-    return log != NULL && shed_tag_log_position(log) == 0 &&
-           !shed_tag_log_is_known(log);
+    return !shed_tag_log_is_known(log) && shed_tag_log_position(log) == 0;
 }
 
 static struct shed_entry make_entry(const struct shed_put_row *p)

@@ -174,9 +174,11 @@ uint64_t shed_tag_log_position(struct shed_tag_log *log)
 
 bool shed_tag_log_is_known(const struct shed_tag_log *log)
 {
-    uint64_t until_ms =
-        atomic_load_explicit(&log->known_until_ms, memory_order_acquire);
+    uint64_t until_ms;
 
+    if (log == NULL)
+        return true;
+    until_ms = atomic_load_explicit(&log->known_until_ms, memory_order_acquire);
     return until_ms == UINT64_MAX || (until_ms > 0 && shed_now_ms() < until_ms);
 }
 

@@ -64,7 +64,8 @@ struct shed_tag_log *shed_tag_log_create(const struct shed_cache *cache);
 /* Nobody may use it. Not on the reactor thread. NULL is allowed. */
 void shed_tag_log_close(struct shed_tag_log *log);
 
-/* Whether no read of the log is needed before an entry is judged. */
+/* Whether an entry can be judged without another read of the log. NULL, of a
+ * cache without tags: it can. */
 bool shed_tag_log_is_known(const struct shed_tag_log *log);
 
 /* Who waits for the log to be read; all zero at the beginning. */

@@ -337,8 +337,7 @@ enum shed_code shed_async_check(const struct shed_then *then,
     return SHED_OK;
 }
 
-/* Begin calls of one cache that are linked by next. */
-static void begin(struct shed_pending *first)
+void shed_async_begin(struct shed_pending *first)
 {
     struct shed_async *a = first->cache->async;
     struct shed_pending *next;
@@ -356,7 +355,7 @@ static void begin(struct shed_pending *first)
         shed_reactor_post(a->cache->client->reactor, &a->post);
 }
 
-enum shed_code shed_async_submit(struct shed_pending *p,
+enum shed_code shed_async_submit(struct shed_pending *p, size_t keys,
                                  const struct shed_then *then,
                                  struct shed_pending **out,
                                  struct shed_error *err)
@@ -364,8 +363,8 @@ enum shed_code shed_async_submit(struct shed_pending *p,
     struct shed_async *a = p->cache->async;
     uint64_t limit = p->cache->options.async_limit;
 
-    if (atomic_fetch_add(&a->calls, p->weight) + p->weight > limit) {
-        (void)atomic_fetch_sub(&a->calls, p->weight);
+    if (atomic_fetch_add(&a->calls, keys) + keys > limit) {
+        (void)atomic_fetch_sub(&a->calls, keys);
         return shed_fail(err, SHED_EBUSY,
                          "%llu keys of asynchronous calls are under way, or "
                          "would be (see the cache's async_limit)",
@@ -373,20 +372,11 @@ enum shed_code shed_async_submit(struct shed_pending *p,
     }
     if (out != NULL)
         *out = p; /* before it can end */
+    p->weight = (unsigned short)keys;
     p->then = *then;
     p->next = NULL;
-    begin(p);
+    shed_async_begin(p);
     return SHED_OK;
-}
-
-void shed_async_begin(struct shed_pending *first)
-{
-    struct shed_pending *p = first;
-
-    do
-        p->weight = 0;
-    while ((p = p->next) != NULL);
-    begin(first);
 }
 
 enum shed_code shed_async_create(struct shed_cache *cache,

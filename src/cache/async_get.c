@@ -369,7 +369,6 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     memset(g, 0, sizeof(*g));
     g->pending.cache = cache;
     g->pending.step = step;
-    g->pending.weight = !is_part; /* the get of many has its own */
     g->is_part = is_part;
     g->terms = *terms;
     g->get.cache = cache;
@@ -415,7 +414,7 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
     p = shed_async_get_create(cache, &named.key, &terms, false);
     if (p == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    code = shed_async_submit(p, then, pending, err);
+    code = shed_async_submit(p, 1, then, pending, err);
     if (code != SHED_OK)
         free(p);
     return code;

@@ -104,7 +104,6 @@ static struct many *create(struct shed_cache *cache, struct shed_item *items,
         return NULL;
     m->pending.cache = cache;
     m->pending.step = step;
-    m->pending.weight = (unsigned short)(count > 0 ? count : 1);
     m->items = items;
     m->errors = errors;
     m->count = m->left = count;
@@ -144,7 +143,8 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
     m = create(cache, items, count, &terms, errors);
     if (m == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    code = shed_async_submit(&m->pending, then, pending, err);
+    code = shed_async_submit(&m->pending, count > 0 ? count : 1, then, pending,
+                             err);
     if (code != SHED_OK)
         destroy(m);
     return code;

@@ -44,7 +44,7 @@ struct shed_pending {
     atomic_bool is_ended; /* written under mu; handed over, or to be, when it
                              leaves the list */
     /* reactor thread only */
-    unsigned short weight; /* set by its maker: keys, towards async_limit */
+    unsigned short weight; /* set by submit: keys, towards async_limit */
     bool has_due;
     bool is_stopped; /* it was cancelled, or the cache is being closed; code and
                         why are set: end as soon as nothing refers to it */
@@ -73,18 +73,19 @@ SHED_MUST_CHECK enum shed_code shed_async_check(const struct shed_then *then,
                                                 struct shed_pending **pending,
                                                 struct shed_error *err);
 
-/* Begin a call whose own fields are set, and tell it to the program in *out,
- * unless that is NULL. Any thread. Returns: SHED_OK; SHED_EBUSY: there are too
- * many, and it remains the caller's. */
+/* Begin a call of so many keys, whose own fields are set, and tell it to the
+ * program in *out, unless that is NULL. Any thread. Returns: SHED_OK;
+ * SHED_EBUSY: there are too many, and it remains the caller's. */
 SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_pending *pending,
+                                                 size_t keys,
                                                  const struct shed_then *then,
                                                  struct shed_pending **out,
                                                  struct shed_error *err);
 
-/* Begin calls of one cache, linked by next, whose then is set: those that a
- * thread waits for, or that are part of another one. They are stepped in one
- * turn of the loop, and do not count towards async_limit. Takes them over. Any
- * thread; on the reactor's this returns before the first step. */
+/* Begin calls of one cache, in one turn of the loop. They are linked by next,
+ * and have their then. This is for calls that a thread waits for, and for parts
+ * of other calls: they do not count towards async_limit. Takes the calls over.
+ * Any thread; on the reactor's this returns before the first step. */
 void shed_async_begin(struct shed_pending *first);
 
 /* Have it stepped with these events, in another turn of the loop. Any thread.

@@ -341,7 +341,6 @@ struct shed_write *shed_write_create(struct shed_cache *cache,
     memset(w, 0, sizeof(*w));
     w->pending.cache = cache;
     w->pending.step = step;
-    w->pending.weight = 1;
     w->mark = shed_delivery_mark(cache->delivery, wish);
     w->tries.deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
     w->number[0] = '0';
@@ -359,7 +358,7 @@ enum shed_code shed_write_submit(struct shed_write *w,
                                  struct shed_pending **out,
                                  struct shed_error *err)
 {
-    enum shed_code code = shed_async_submit(&w->pending, then, out, err);
+    enum shed_code code = shed_async_submit(&w->pending, 1, then, out, err);
 
     if (code != SHED_OK)
         free(w);

@@ -243,6 +243,8 @@ static enum shed_code begin_try(struct shed_links *links, struct call *c)
     if (shed_gate_is_silent(links->gate))
         return shed_gate_fail_silent(links->gate, c->why);
     code = connect_link(links, c, now_ms);
+    if (!c->was_connected) /* which may have taken long */
+        now_ms = shed_now_ms();
     if (code == SHED_OK)
         code = queue_commands(c, now_ms);
     c->link->last_used_ms = now_ms;
@@ -525,4 +527,10 @@ void shed_links_destroy(struct shed_links *links)
     shed_mutex_destroy(&links->mu);
     free(links->link);
     free(links);
+}
+
+void shed_links_forget(struct shed_links *links)
+{
+    for (size_t i = 0; links != NULL && i < links->count; i++)
+        shed_wire_forget(&links->link[i].conn.wire);
 }

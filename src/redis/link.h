@@ -36,6 +36,10 @@ shed_links_create(struct shed_gate *gate,
 /* No call may be under way. */
 void shed_links_destroy(struct shed_links *links);
 
+/* In a forked child: close its copies of the sockets. All else stays, because
+ * another thread may have been changing it. NULL is allowed. */
+void shed_links_forget(struct shed_links *links);
+
 /* The server has fallen silent: end the calls that wait for it, and all
  * connections. Any thread. */
 void shed_links_cut(struct shed_links *links);

@@ -61,6 +61,8 @@ void shed_server_forget(struct shed_server *server)
     if (server == NULL)
         return;
     shed_session_forget(server->session);
+    shed_links_forget(server->links);
     server->session = NULL;
+    server->links = NULL;
     shed_server_destroy(server);
 }

@@ -94,6 +94,7 @@ static struct {
     atomic_size_t opened, closed;
     unsigned
         close_after; /* close a connection after this many commands; 0: never */
+    uint64_t set_up_ms;     /* how long it takes */
     void (*answer)(int fd); /* what is no set-up; NULL: the key, see hold */
     pthread_mutex_t mu;
     /* under mu */
@@ -148,14 +149,16 @@ static size_t held_count(void)
 
 static void answer(int fd, const redisReply *command)
 {
-    if (strcmp(command->element[0]->str, "TIME") == 0)
+    if (strcmp(command->element[0]->str, "TIME") == 0) {
+        put_forward(server.set_up_ms);
         (void)send(fd, TIME, strlen(TIME), MSG_NOSIGNAL);
-    else if (strcmp(command->element[0]->str, "ROLE") == 0)
+    } else if (strcmp(command->element[0]->str, "ROLE") == 0) {
         (void)send(fd, PRIMARY, strlen(PRIMARY), MSG_NOSIGNAL);
-    else if (server.answer != NULL)
+    } else if (server.answer != NULL) {
         server.answer(fd);
-    else
+    } else {
         hold(fd, command->element[1]->str);
+    }
 }
 
 static void *serve(void *arg)
@@ -500,6 +503,31 @@ TEST(a_link_is_not_silent_while_replies_come)
                                   &err) == SHED_OK,
                   "%s", err.reason);
     shed_reply_free_all(replies, SLOW);
+}
+
+static void say_late(int fd)
+{
+    usleep(20000);
+    say_slowly(fd);
+}
+
+TEST(the_command_timeout_begins_when_the_link_is_connected)
+{
+    const struct shed_args args = shed_args_of("PING", NULL);
+    struct shed_reply *reply = NULL;
+    struct shed_error err = {SHED_OK, ""};
+
+    start_patient(1, TIMEOUT_MS);
+    shed_links_destroy(links);
+    options.connect_timeout_ms = 4 * TIMEOUT_MS;
+    EXPECT_OK(shed_links_create(gate, &options, &links, NULL));
+    server.set_up_ms = 2 * TIMEOUT_MS;
+    server.answer = say_late;
+    ck_assert_msg(shed_links_call(links, &args, 1, &reply, NULL, NULL,
+                                  shed_now_ms() + 8 * TIMEOUT_MS,
+                                  &err) == SHED_OK,
+                  "%s", err.reason);
+    shed_reply_free(reply);
 }
 
 /* A connection of the reactor, and the calls on it. */

@@ -69,10 +69,8 @@ static enum shed_parser_result begin_array(struct shed_parser *p, uint64_t size,
     struct shed_reply *array;
 
     p->elements += size;
-    if (p->elements > (p->takes_maps ? SHED_PARSER_MAX_MAP_ELEMENTS
-                                     : SHED_PARSER_MAX_ELEMENTS))
-        return SHED_PARSER_INVALID;
-    if (p->depth == SHED_PARSER_MAX_DEPTH)
+    if (p->elements > SHED_PARSER_MAX_ELEMENTS ||
+        p->depth == SHED_PARSER_MAX_DEPTH)
         return SHED_PARSER_INVALID;
     array = shed_reply_create_array((size_t)size);
     if (array == NULL || size == 0)

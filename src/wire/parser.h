@@ -19,11 +19,11 @@
 #define SHED_PARSER_MAX_BYTES (((uint64_t)256 << 20) + 65536)
 
 /* Elements of a reply, including nested ones. Replies to our commands have ten
- * at most, and reads of a log of tags 1000; a push names the keys that have
- * changed, usually one. CLUSTER SLOTS has about twenty for each range of slots,
- * of which there are many once slots have been moved one by one. */
-#define SHED_PARSER_MAX_ELEMENTS 1024
-#define SHED_PARSER_MAX_MAP_ELEMENTS ((uint64_t)1 << 20)
+ * at most, and reads of a log of tags 1000. A push for a tracking_prefix names
+ * all keys that have changed in one turn of the server's loop, as those of one
+ * UNLINK. CLUSTER SLOTS has about twenty for each range of slots, of which
+ * there are many once slots have been moved one by one. */
+#define SHED_PARSER_MAX_ELEMENTS ((uint64_t)1 << 20)
 
 /* Arrays in arrays; the reply to CLUSTER SLOTS has four. */
 #define SHED_PARSER_MAX_DEPTH 8
@@ -42,7 +42,6 @@ struct shed_parser {
     unsigned depth;
     uint64_t bytes;    /* of bulk strings in the reply so far */
     uint64_t elements; /* of arrays in the reply so far */
-    bool takes_maps;   /* of a cluster: set by its user */
 };
 
 enum shed_parser_result {

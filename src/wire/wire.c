@@ -222,7 +222,6 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
                          shed_errno_text(errno));
     w->in_at = w->in_end = 0;
     w->is_starved = false;
-    w->parser.takes_maps = a->is_guide;
     w->in = malloc(READ_BYTES);
     if (w->in == NULL)
         code = shed_fail_nomem(err, "a Redis connection");
@@ -445,6 +444,8 @@ bool shed_wire_is_quiet(struct shed_wire *w)
     if (w->in_at < w->in_end || !shed_parser_is_between(&w->parser))
         return false;
     w->in_at = w->in_end = 0;
+    if (w->tls != NULL)
+        io = open_sealed(w, 0, NULL);
     /* what TLS has to say for itself is nobody's reply */
     while (io == SHED_WIRE_DONE && w->in_end == 0)
         io = shed_wire_fill(w, false, NULL);

@@ -174,6 +174,25 @@ TEST(gets_of_a_tracking_prefix_are_not_tracked)
     peer_close(&peer);
 }
 
+/* One announcement has all keys that change in a turn of Redis's loop. */
+TEST(thousands_of_keys_that_change_at_once_cost_other_rows_nothing)
+{
+    struct peer peer;
+
+    up_by(true);
+    peer_open(&peer, &fixture);
+    await_broadcast(peer.cache);
+    peer_close(&peer);
+    have_near("k", "k@1");
+    have_near("other", "other@1");
+    server_do(&fixture.server, "EVAL %s 0",
+              "for i=1,5000 do redis.call('SETEX','t:{x}'..i,9,'x') "
+              "redis.call('DEL','t:{x}'..i) end");
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    expect_near("other", "other@1");
+}
+
 TEST(no_such_row_is_near_until_its_ttl_ends)
 {
     uint64_t before;

@@ -61,8 +61,6 @@ void shed_conn_close(struct shed_conn *c)
     c->state = SHED_CONN_CLOSED;
 }
 
-/* Also in a forked child, whose parent has the same socket: its options are
- * left alone. */
 void shed_conn_fini(struct shed_conn *c)
 {
     shed_wire_close(&c->wire);
@@ -138,7 +136,7 @@ static void open_if_set_up(struct shed_conn *c)
 {
     struct shed_error why;
 
-    if (!shed_setup_is_done(&c->setup))
+    if (!shed_setup_is_done(&c->setup) || shed_wire_is_in_handshake(&c->wire))
         return;
     if (shed_wire_is_quiet(&c->wire)) {
         c->state = SHED_CONN_OPEN;
@@ -232,6 +230,9 @@ static void receive(struct shed_conn *c, uint64_t now_ms)
                                     : SHED_TROUBLE_PASSING;
     enum shed_wire_io io = shed_wire_fill(&c->wire, false, &why);
 
+    /* where no command is needed, it is set up when the handshake ends */
+    if (io == SHED_WIRE_DONE && c->state == SHED_CONN_SETTING_UP)
+        open_if_set_up(c);
     while (io == SHED_WIRE_DONE && c->state == SHED_CONN_SETTING_UP) {
         struct shed_reply *reply = NULL;
         io = shed_wire_next(&c->wire, &reply, &why);

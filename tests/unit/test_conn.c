@@ -80,7 +80,7 @@ static void start_server_of(const char *user)
 }
 
 /* Start one whose socket is full after a few bytes. */
-static void start_tcp_server(void)
+static void start_tcp_server(const char *scheme)
 {
     int few = 4096;
     unsigned port;
@@ -91,7 +91,7 @@ static void start_tcp_server(void)
     ck_assert_int_eq(
         setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
     ck_assert_int_eq(listen(listener, 5), 0);
-    (void)snprintf(uri, sizeof(uri), "redis://127.0.0.1:%u", port);
+    (void)snprintf(uri, sizeof(uri), "%s://127.0.0.1:%u", scheme, port);
     ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
 }
 
@@ -318,6 +318,28 @@ TEST(only_answers_to_role_and_time_end_the_set_up)
     }
 }
 
+/* A sentinel without a password needs no command: but it is not set up, nor is
+ * anything queued sent, before the handshake has ended. */
+TEST(without_a_command_the_set_up_lasts_as_long_as_the_handshake)
+{
+    const struct shed_client_options options = bare_client();
+
+    start_tcp_server("rediss");
+    EXPECT_OK(shed_address_use_tls(address, &options, NULL));
+    address->is_guide = true;
+    start_conn();
+    for (int i = 0; i < 2; i++) {
+        queue("k", NULL);
+        flush();
+    }
+    ck_assert_int_eq(conn.state, SHED_CONN_SETTING_UP);
+    ck_assert_int_eq(shed_conn_want(&conn), POLLIN);
+    now_ms += CONNECT_MS;
+    shed_conn_tick(&conn, now_ms);
+    ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
+    ck_assert_ptr_nonnull(strstr(conn.failure.error.reason, "TLS handshake"));
+}
+
 TEST(the_set_up_learns_the_server_s_clock)
 {
     start_conn();
@@ -464,7 +486,7 @@ static void queue_too_much(void)
 /* After a reset the kernel sends nothing more of what it has accepted. */
 TEST(what_a_silent_server_has_not_taken_is_dropped)
 {
-    start_tcp_server();
+    start_tcp_server("redis");
     open_conn();
     queue_too_much();
     now_ms += COMMAND_MS;
@@ -477,7 +499,7 @@ TEST(what_a_silent_server_has_not_taken_is_dropped)
 
 TEST(a_call_that_was_not_answered_is_dropped_with_its_connection)
 {
-    start_tcp_server();
+    start_tcp_server("redis");
     open_conn();
     queue("k", NULL);
     shed_conn_ready(&conn, POLLOUT, now_ms);
@@ -490,7 +512,7 @@ TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
     struct shed_conn_call call;
     struct shed_reply *reply = NULL;
 
-    start_tcp_server();
+    start_tcp_server("redis");
     open_conn();
     queue("k", NULL);
     shed_conn_ready(&conn, POLLOUT, now_ms);

@@ -191,12 +191,13 @@ enum shed_code shed_sentinels_ask(const struct shed_address *address,
 {
     struct inquiry *all = calloc(1, sizeof(*all));
     const struct shed_place *found = NULL;
-    uint64_t deadline_ms = shed_now_ms() + SHED_SENTINELS_ASK_MS;
+    uint64_t deadline_ms;
     enum shed_code code;
 
     if (all == NULL)
         return shed_fail_nomem(err, "an inquiry of sentinels");
     code = begin_all(all, address, err);
+    deadline_ms = shed_now_ms() + SHED_SENTINELS_ASK_MS; /* after the lookups */
     while (code == SHED_OK) {
         found = shed_sentinels_agree(all->answers, all->count);
         if (found != NULL || !wait_for_one(all, deadline_ms))

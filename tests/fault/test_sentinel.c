@@ -447,6 +447,34 @@ TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
     expect_use(0);
 }
 
+static atomic_bool is_resolver_slow;
+
+WRAPPED(shed_address_is_known);
+WRAPPED(shed_address_resolve);
+
+bool __wrap_shed_address_is_known(struct shed_address *address)
+{
+    return !atomic_load(&is_resolver_slow) &&
+           __real_shed_address_is_known(address);
+}
+
+/* All lookups of an inquiry together take longer than sentinels are waited for.
+ */
+void __wrap_shed_address_resolve(struct shed_address *address)
+{
+    if (atomic_load(&is_resolver_slow))
+        usleep(SHED_SENTINELS_ASK_MS * 1000 / 2);
+    __real_shed_address_resolve(address);
+}
+
+TEST(sentinels_whose_names_are_looked_up_for_long_are_heard)
+{
+    init_with(NULL, NULL);
+    atomic_store(&is_resolver_slow, true);
+    fixture_open(&fixture);
+    WAIT_FOR(is_used(0));
+}
+
 /* It names a replica, which would refuse, or another primary, which would not.
  */
 TEST(a_sentinel_that_lies_is_not_believed)

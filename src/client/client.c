@@ -157,11 +157,12 @@ void shed_client_tell_standing(const struct shed_server *server,
                                const struct shed_error *why, uint64_t before_us)
 {
     const struct shed_client *client = server->owner;
-    char as[SHED_REASON_BYTES];
-    struct shed_event event = {
-        .kind = SHED_EVENT_CONNECTED, .duration_us = before_us, .reason = as};
+    struct shed_error as;
+    struct shed_event event = {.kind = SHED_EVENT_CONNECTED,
+                               .duration_us = before_us,
+                               .reason = as.reason};
 
-    (void)snprintf(as, sizeof(as), "%s, as process %s", server->address->text,
+    shed_error_set(&as, SHED_OK, "%s, as process %s", server->address->text,
                    client->process);
     if (why != NULL) {
         event.kind = SHED_EVENT_DISCONNECTED;
@@ -175,11 +176,12 @@ void shed_client_tell_lack(void *arg, enum shed_lack lack, const char *text)
 {
     const struct shed_server *server = arg;
     const struct shed_client *client = server->owner;
-    char reason[SHED_REASON_BYTES];
-    const struct shed_event event = {
-        .kind = SHED_EVENT_LACKING, .outcome = SHED_EDENIED, .reason = reason};
+    struct shed_error why;
+    const struct shed_event event = {.kind = SHED_EVENT_LACKING,
+                                     .outcome = SHED_EDENIED,
+                                     .reason = why.reason};
 
-    (void)snprintf(reason, sizeof(reason), "%s, at %s (%s). %s",
+    shed_error_set(&why, SHED_EDENIED, "%s, at %s (%s). %s",
                    shed_lacks[lack].command, server->address->text, text,
                    shed_lacks[lack].cost);
     shed_events_tell(client->events, &event);

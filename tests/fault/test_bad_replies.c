@@ -220,8 +220,8 @@ TEST_EACH(a_doubled_reply_grants_no_other_lock, 0, 2)
 TEST_EACH(a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6)
 {
     static const char *const heads[] = {
-        "*2000\r\n",       "*1000000000\r\n",
-        "*2147483647\r\n", "*2\r\n*1000\r\n*1000\r\n",
+        "*2000000\r\n",    "*1000000000\r\n",
+        "*2147483647\r\n", "*2\r\n*1000000\r\n*1000000\r\n",
         "$536870912\r\n",  "$-5\r\n"};
     const uint64_t patience_ms = 60000;
     struct shed_lock *lock;

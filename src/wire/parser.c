@@ -53,10 +53,16 @@ give(struct shed_parser *p, struct shed_reply *reply, struct shed_reply **out)
     return *out != NULL ? SHED_PARSER_REPLY : SHED_PARSER_MORE;
 }
 
-static enum shed_parser_result begin_bulk(struct shed_parser *p, uint64_t size)
+/* Whether so many more bytes of text may be in the reply. */
+static bool count_bytes(struct shed_parser *p, uint64_t size)
 {
     p->bytes += size;
-    if (p->bytes > SHED_PARSER_MAX_BYTES)
+    return p->bytes <= SHED_PARSER_MAX_BYTES;
+}
+
+static enum shed_parser_result begin_bulk(struct shed_parser *p, uint64_t size)
+{
+    if (!count_bytes(p, size))
         return SHED_PARSER_INVALID;
     p->bulk = shed_reply_create_text(SHED_REPLY_STRING, NULL, (size_t)size);
     p->bulk_left = (size_t)size + LINE_END_BYTES;
@@ -102,6 +108,8 @@ static enum shed_parser_result take_line(struct shed_parser *p,
     if (size < 1 + LINE_END_BYTES || line[size - LINE_END_BYTES] != '\r')
         return SHED_PARSER_INVALID;
     size -= 1 + LINE_END_BYTES;
+    if ((*line == '+' || *line == '-') && !count_bytes(p, size))
+        return SHED_PARSER_INVALID;
     if (*line == '+' || *line == '-')
         return give(p,
                     shed_reply_create_text(*line == '+' ? SHED_REPLY_STRING

@@ -150,9 +150,11 @@ TEST(the_most_that_may_be_passes_and_one_more_does_not)
     ck_assert(!passes_behind("", "*", SHED_PARSER_MAX_ELEMENTS + 1));
 }
 
-TEST(bulks_of_one_reply_are_bounded_together)
+TEST_EACH(texts_of_one_reply_are_bounded_together, 0, 3)
 {
-    const char first[] = "*2\r\n$5\r\nhello\r\n";
+    static const char *const heads[] = {"*2\r\n$5\r\nhello\r\n",
+                                        "*2\r\n+hello\r\n", "*2\r\n-hello\r\n"};
+    const char *first = heads[_i];
 
     ck_assert(passes_behind(first, "$", SHED_PARSER_MAX_BYTES - 5));
     ck_assert(!passes_behind(first, "$", SHED_PARSER_MAX_BYTES - 4));

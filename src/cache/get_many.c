@@ -20,6 +20,7 @@
 /* One key of a call. */
 struct one {
     struct shed_pending *get; /* until it begins; NULL: the key's row is near */
+    struct shed_look look;    /* from then on: what it begins with */
     struct shed_args args;    /* its MGET's, or behind the first key of one */
 };
 
@@ -218,6 +219,9 @@ static void begin_open(struct batch *b)
 {
     for (size_t i = b->count; i-- > 0;) {
         if (b->items[i].value == NULL) {
+            b->one[i].look = get_of(b, i)->look;
+            if (b->one[i].look.value != NULL)
+                (void)shed_value_ref(b->one[i].look.value);
             shed_await_add(b->await, i, b->one[i].get);
         } else {
             shed_await_skip(b->await);
@@ -225,6 +229,20 @@ static void begin_open(struct batch *b)
         }
     }
     shed_await_begin(b->await);
+}
+
+/* The call of get i is no longer waited for, because of late. Returns: the
+ * reason of a failure. */
+static const char *fall_back(struct batch *b, size_t i,
+                             const struct shed_error *late)
+{
+    struct shed_item *item = &b->items[i];
+    struct shed_named_key named;
+
+    shed_key_name(b->cache->name, item->key, &named);
+    item->code = shed_look_fall_back(b->cache, &named.key, &b->one[i].look,
+                                     late->code, late->reason, &item->value);
+    return late->reason;
 }
 
 /* Take how get i has ended. late: NULL, or why its call is no longer waited
@@ -238,10 +256,9 @@ static const char *take_end(struct batch *b, size_t i,
     item->code = SHED_OK;
     if (item->value != NULL)
         return "";
-    if (late != NULL) {
-        item->code = late->code;
-        return late->reason;
-    }
+    if (late != NULL)
+        return fall_back(b, i, late);
+    shed_value_unref(b->one[i].look.value);
     item->code = outcome->code;
     item->value = outcome->value;
     outcome->value = NULL;

@@ -409,7 +409,8 @@ TEST(a_callback_that_takes_long_holds_up_no_read)
     const struct shed_then then = {block, NULL, NULL};
     const struct shed_get_options *soon = WITHIN(50);
     struct shed_item items[] = {{.key = shed_str("many")},
-                                {.key = shed_str("cached")}};
+                                {.key = shed_str("cached")},
+                                {.key = shed_str("old")}};
     struct shed_value *value;
     struct shed_error err;
 
@@ -432,13 +433,16 @@ TEST(a_callback_that_takes_long_holds_up_no_read)
                          GET_WITH(.timeout_ms = 50, .only_cached = 1), &value,
                          NULL),
                 SHED_EMISS);
-    EXPECT_CODE(shed_get_many(fixture.cache, items, 2, soon, &err),
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 3, soon, &err),
                 SHED_ETIMEDOUT);
     ck_assert_ptr_eq(strstr(err.reason, "items[0]"), err.reason);
     EXPECT_CODE(items[0].code, SHED_ETIMEDOUT);
     EXPECT_OK(items[1].code);
     check_text(items[1].value, "cached@1");
     shed_value_unref(items[1].value);
+    EXPECT_OK(items[2].code);
+    check_text(items[2].value, "old@1");
+    shed_value_unref(items[2].value);
     atomic_store(&may_return, true);
     expect_text(fixture.cache, "one", "one@1");
 }

@@ -183,6 +183,9 @@ void shed_flight_task_drive(struct shed_flight_task *t,
     if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
         !t->flight.is_background)
         shed_count(&t->flights->cache->counters.waits, 1);
+    if (event.type == SHED_EV_TIMER && act.answer == SHED_ANSWER_FAILURE)
+        (void)shed_fail(&t->error, SHED_ESOURCE,
+                        "the source has not answered within load_timeout_ms");
     /* one that was invalidated is counted where that is heard */
     if (act.answer == SHED_ANSWER_UNPUBLISHED &&
         event.type != SHED_EV_INVALIDATED)
@@ -210,10 +213,6 @@ static void on_timer(void *arg)
         return;
     if (state == SHED_FLIGHT_WAITING)
         shed_count(&t->flights->cache->counters.polls, 1);
-    if (state == SHED_FLIGHT_LOADING &&
-        shed_now_ms() >= t->flight.load_deadline_ms)
-        (void)shed_fail(&t->error, SHED_ESOURCE,
-                        "the source has not answered within load_timeout_ms");
     step(t, SHED_EV_TIMER);
 }
 

@@ -360,7 +360,7 @@ static void step(struct shed_pending *pending, unsigned events)
 struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_key *key,
                                            const struct shed_terms *terms,
-                                           bool is_part)
+                                           bool *is_let_through)
 {
     struct get *g = malloc(sizeof(*g) + key->redis.size);
 
@@ -369,7 +369,8 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     memset(g, 0, sizeof(*g));
     g->pending.cache = cache;
     g->pending.step = step;
-    g->is_part = is_part;
+    g->is_part = is_let_through != NULL;
+    g->asker.is_let_through = is_let_through;
     g->terms = *terms;
     g->get.cache = cache;
     g->get.terms = &g->terms;
@@ -411,7 +412,7 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
         return SHED_OK;
     terms.start_us = shed_now_us();
     shed_key_name(cache->name, key, &named);
-    p = shed_async_get_create(cache, &named.key, &terms, false);
+    p = shed_async_get_create(cache, &named.key, &terms, NULL);
     if (p == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
     code = shed_async_submit(p, 1, then, pending, err);

@@ -25,7 +25,8 @@ struct many {
     struct shed_item *items;     /* the program's, as errors are */
     struct shed_error *errors;   /* or NULL */
     size_t count;
-    size_t left; /* parts that have not ended */
+    size_t left;         /* parts that have not ended */
+    bool is_let_through; /* see shed_asker */
     struct part parts[];
 };
 
@@ -111,7 +112,8 @@ static struct many *create(struct shed_cache *cache, struct shed_item *items,
         struct part *part = &m->parts[i];
         part->many = m;
         shed_key_name(cache->name, items[i].key, &named);
-        part->pending = shed_async_get_create(cache, &named.key, terms, true);
+        part->pending =
+            shed_async_get_create(cache, &named.key, terms, &m->is_let_through);
         if (part->pending == NULL) {
             destroy(m);
             return NULL;

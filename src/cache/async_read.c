@@ -181,19 +181,23 @@ static void on_reply(void *arg, const struct shed_call_result *result)
 static void send_get(struct shed_async_read *r)
 {
     const struct shed_cache *cache = r->reads->cache;
+    bool *is_let_through = asker_of(waiting_of(r)->first)->is_let_through;
     struct shed_args args;
 
     r->is_tracked =
         shed_cache_takes_near(cache) &&
         !shed_client_hears_all(cache->client, shed_bytes(r->key, r->size));
     args = shed_args_of("GET", NULL);
-    args.is_guarded = true;
+    args.is_guarded = is_let_through == NULL || !*is_let_through;
     args.is_untracked = !r->is_tracked;
     args.is_followed = true;
     args.is_repeated = r->repeats < SHED_CALL_REPEATS;
     shed_args_add(&args, r->key, r->size);
     r->waiting = !r->waiting;
     shed_client_send(cache->client, &r->call, &args, on_reply, r);
+    /* a cluster's servers have a gate each */
+    if (is_let_through != NULL && cache->client->address->seeds == NULL)
+        *is_let_through |= !r->call.is_refused;
 }
 
 /* While they waited, the GET before may have begun a flight. */

@@ -144,7 +144,7 @@ static enum shed_code await(struct shed_key_get *g, struct shed_error *why)
     struct shed_key_get *mine;
 
     if (await != NULL)
-        p = shed_async_get_create(g->cache, &g->key, g->terms, false);
+        p = shed_async_get_create(g->cache, &g->key, g->terms, NULL);
     if (p == NULL) {
         free(await);
         shed_get_end_reading(g);

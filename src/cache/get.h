@@ -54,13 +54,13 @@ void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
                        size_t i, const char *reason, struct shed_error *own,
                        struct shed_error *all);
 
-/* A get of one key as a call, to be submitted, or part of a get of many; its
- * terms begin at their start_us. The memory is the caller's; NULL when out of
- * memory. */
+/* A get of one key as a call, to be submitted, or part of a get of many, whose
+ * parts have one is_let_through (see shed_asker; else NULL); its terms begin at
+ * their start_us. The memory is the caller's; NULL when out of memory. */
 struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_key *key,
                                            const struct shed_terms *terms,
-                                           bool is_part);
+                                           bool *is_let_through);
 
 /* What it gets. Before the call begins, its look may be set. */
 struct shed_key_get *shed_async_get_of(struct shed_pending *pending);

@@ -61,8 +61,8 @@ static enum shed_code create_batch(struct batch *b, struct shed_error *err)
         if (item->value != NULL)
             continue;
         shed_key_name(b->cache->name, item->key, &named);
-        b->one[i].get =
-            shed_async_get_create(b->cache, &named.key, b->terms, true);
+        b->one[i].get = shed_async_get_create(b->cache, &named.key, b->terms,
+                                              &b->await->is_let_through);
         if (b->one[i].get == NULL)
             goto fail;
         shed_async_get_of(b->one[i].get)->caller.is_counted = true;

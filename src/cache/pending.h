@@ -112,6 +112,8 @@ struct shed_async_reads;
 struct shed_asker {
     struct shed_node node;
     struct shed_list *list; /* NULL: it asks for none */
+    bool *is_let_through; /* NULL, or of all keys of its call: the gate has let
+                             one pass, and counts them as one */
 };
 
 /* Send GET for a key at the end of this turn of the loop. Askers that may share

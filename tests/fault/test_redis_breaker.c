@@ -329,6 +329,28 @@ TEST(an_invalidation_of_many_keys_is_one_probe)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
 }
 
+/* Rows may be so large that each key has a GET of its own. */
+TEST(a_get_of_many_keys_is_one_probe)
+{
+    static const char keys[] = "abcdefgh";
+    struct shed_item items[sizeof(keys) - 1];
+
+    fixture.cache_options.value_limit_bytes = 256 << 20;
+    up(1);
+    for (size_t i = 0; i < COUNT_OF(items); i++) {
+        items[i].key = shed_bytes(&keys[i], 1);
+        EXPECT_OK(
+            shed_put(fixture.cache, items[i].key, items[i].key, NULL, NULL));
+    }
+    open_it();
+    WAIT_FOR(status_of(fixture.client).breaker_left_ms == 0);
+    EXPECT_OK(shed_get_many(fixture.cache, items, COUNT_OF(items), NULL, NULL));
+    for (size_t i = 0; i < COUNT_OF(items); i++) {
+        ck_assert_int_eq(items[i].value->origin, SHED_ORIGIN_REDIS);
+        shed_value_unref(items[i].value);
+    }
+}
+
 TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
 {
     struct shed_error err;

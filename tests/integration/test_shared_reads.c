@@ -47,6 +47,14 @@ static void expect_all(const char *text, enum shed_origin origin)
         getter_expect(&getters[i], text, origin);
 }
 
+TEST(a_caller_that_has_a_link_waits_for_nobody)
+{
+    open_with(NULL);
+    atomic_store(&waits, 0);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_uint_eq(atomic_load(&waits), 0);
+}
+
 TEST(many_callers_cost_three_gets_at_most)
 {
     long long before, gets;

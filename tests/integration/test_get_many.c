@@ -123,9 +123,11 @@ TEST(without_the_right_to_mget_it_sends_gets_from_then_on)
 {
     long long gets, mgets;
 
+    get(EACH, SHED_ORIGIN_LOAD);
     server_do(&fixture.server, "ACL SETUSER default -mget");
-    get(KEYS, SHED_ORIGIN_LOAD);
     get(EACH, SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses, EACH);
+    server_do(&fixture.server, "ACL SETUSER default +mget");
     gets = calls("get");
     mgets = calls("mget");
     get(EACH, SHED_ORIGIN_REDIS);

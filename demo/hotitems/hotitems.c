@@ -72,6 +72,8 @@ static const char help[] =
     "                       written without it: none, with no protection; setnx,\n"
     "                       a lock whose losers look again every 10 ms\n"
     "  --loads N            snowshed: queries for items at a time (default 4)\n"
+    "  --near               snowshed: with a near cache, which asks Redis nothing\n"
+    "                       until an item changes\n"
     "  --refresh-after-pct N\n"
     "                       snowshed: an item that is read when this much of its\n"
     "                       ttl is over is loaded again in the background\n"

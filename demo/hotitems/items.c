@@ -2,6 +2,7 @@
  * the lane. */
 #include <inttypes.h>
 #include <microhttpd.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,8 @@ struct read {
     struct service *s;
     const struct http_request *request;
     bool is_list;
+    atomic_bool is_met;    /* its end, or its suspension, has come; by whichever
+                              comes second it is resumed */
     enum shed_code code;   /* when it has ended */
     struct shed_error err; /* why */
     size_t count;
@@ -130,7 +133,8 @@ static void end(void *user, enum shed_code code, const struct shed_error *err)
     r->code = code;
     if (code != SHED_OK)
         r->err = *err;
-    http_resume(r->request);
+    if (atomic_exchange(&r->is_met, true))
+        http_resume(r->request);
 }
 
 /* Takes the read. */
@@ -143,11 +147,17 @@ static void run(struct read *r, struct http_reply *reply)
         r->code = lane_get(lane, r->item, r->count, timeout_ms, &r->err);
         items_conclude(r, reply);
         items_drop(r);
-    } else {
-        *r->request->state = r;
-        http_suspend(r->request);
-        lane_begin(lane, r->item, r->count, timeout_ms, end, r);
+        return;
     }
+    *r->request->state = r;
+    lane_begin(lane, r->item, r->count, timeout_ms, end, r);
+    if (atomic_load(&r->is_met)) { /* at once, as a near item does */
+        items_conclude(r, reply);
+        return;
+    }
+    http_suspend(r->request);
+    if (atomic_exchange(&r->is_met, true))
+        http_resume(r->request);
 }
 
 void items_get_one(struct service *s, const struct http_request *request,

@@ -52,6 +52,7 @@ struct lane_options {
     struct shed_client *client; /* open while the lane is */
     bool has_redis_breaker;     /* the client has */
     bool does_work;             /* each query calls db_work(name of the lane) */
+    bool takes_near;            /* snowshed: rows from its near cache */
     uint64_t read_connections;  /* none and setnx; to MySQL */
     struct shed_cache_options cache; /* of it they have ttl_ms and timeout_ms */
     struct shed_source_options source; /* snowshed */

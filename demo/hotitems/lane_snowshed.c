@@ -22,6 +22,9 @@
 #define LOCAL_BYTES (128 << 20)
 #define TAGS 10000
 
+/* As much as for Redis' absence: what is hot fits into far less. */
+#define NEAR_BYTES LOCAL_BYTES
+
 struct snowshed {
     struct lane lane;
     struct shed_client *client; /* borrowed */
@@ -71,6 +74,7 @@ static enum shed_code open_cache(struct snowshed *s,
     mysql.source = &source;
     cache.redis_down = SHED_REDIS_DOWN_STALE;
     cache.local_bytes = LOCAL_BYTES;
+    cache.near_bytes = options->takes_near ? NEAR_BYTES : 0;
     cache.tags_limit = TAGS;
     code = shed_mysql_source_open(options->mysql_uri,
                                   options->does_work ? working_query : query,
@@ -215,28 +219,56 @@ static void end(void *user, enum shed_code code, struct shed_value *value,
 {
     struct call *call = user;
 
-    (void)value; /* each item has its own */
+    if (call->count == 1) { /* of many, each has got its own */
+        call->reads[0].code = code;
+        call->reads[0].value = value;
+    }
     keep_values(call->items, call->count, call->reads);
     lane_leave(call->lane);
     call->done(call->user, code, reason);
     free(call);
 }
 
+/* A row that is near ends the call at once. */
+static enum shed_code submit_one(struct snowshed *s, struct call *call,
+                                 const struct shed_get_options *options,
+                                 struct shed_error *err)
+{
+    struct shed_then then = {end, call, NULL};
+    struct shed_value *near;
+    enum shed_code code = shed_get_async(s->items, call->reads[0].key, options,
+                                         &then, &near, NULL, err);
+
+    if (near != NULL)
+        end(call, SHED_OK, near, NULL);
+    return code;
+}
+
+static enum shed_code submit_many(struct snowshed *s, struct call *call,
+                                  const struct shed_get_options *options,
+                                  struct shed_error *err)
+{
+    struct shed_then then = {end, call, NULL};
+
+    return shed_get_many_async(s->items, call->reads, call->count, options,
+                               &then, NULL, err);
+}
+
 static void begin(struct lane *lane, struct lane_item *items, size_t count,
                   uint64_t timeout_ms, lane_done *done, void *user)
 {
+    struct snowshed *s = snowshed_of(lane);
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_error err = {SHED_ENOMEM, "out of memory"};
     struct key keys[LANE_ITEMS_MAX];
     struct call *call = calloc(1, sizeof(*call) + count * sizeof(*call->reads));
-    struct shed_then then = {end, call, NULL};
 
     options.timeout_ms = timeout_ms;
     if (call != NULL) {
         *call = (struct call){lane, items, count, done, user};
         make_keys(items, count, keys, call->reads);
-        if (shed_get_many_async(snowshed_of(lane)->items, call->reads, count,
-                                &options, &then, NULL, &err) == SHED_OK)
+        if ((count == 1 ? submit_one(s, call, &options, &err)
+                        : submit_many(s, call, &options, &err)) == SHED_OK)
             return;
     }
     for (size_t i = 0; i < count; i++)

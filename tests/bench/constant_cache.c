@@ -1,12 +1,12 @@
 /*
- * A shed_get that answers with a constant, for a build of demo/hotitems in
- * which the linker replaces the library's (--wrap=shed_get). Everything else is
- * the same, so what remains is the cost of HTTP and JSON.
+ * A shed_get and a shed_get_async that answer with a constant, for a build of
+ * demo/hotitems in which the linker replaces the library's (--wrap). Everything
+ * else is the same, so what remains is the cost of HTTP and JSON.
  */
 #include <pthread.h>
 #include <string.h>
 
-#include <snowshed/snowshed.h>
+#include <snowshed/async.h>
 
 #include "base/value.h"
 
@@ -40,4 +40,22 @@ enum shed_code __wrap_shed_get(struct shed_cache *cache, struct shed_bytes key,
         return SHED_ENOMEM;
     *out = shed_value_ref(constant);
     return SHED_OK;
+}
+
+enum shed_code
+__wrap_shed_get_async(struct shed_cache *cache, struct shed_bytes key,
+                      const struct shed_get_options *options,
+                      const struct shed_then *then, struct shed_value **near,
+                      struct shed_pending **pending, struct shed_error *err);
+
+/* As if the row were near. */
+enum shed_code
+__wrap_shed_get_async(struct shed_cache *cache, struct shed_bytes key,
+                      const struct shed_get_options *options,
+                      const struct shed_then *then, struct shed_value **near,
+                      struct shed_pending **pending, struct shed_error *err)
+{
+    (void)then;
+    (void)pending;
+    return __wrap_shed_get(cache, key, options, near, err);
 }

@@ -50,9 +50,8 @@ enum shed_event_kind {
      * that changes. outcome: why; duration: of the connection. WARNING; ERROR
      * with SHED_EDENIED */
     SHED_EVENT_DISCONNECTED,
-    /* A key was loaded. outcome: how (SHED_ELOST: with a lower version than
-     * Redis has); duration: of the load. WARNING if it failed, one line for all
-     * keys that failed alike in one load */
+    /* A key was loaded. outcome: how; duration: of the load. WARNING if it
+     * failed, one line for all keys that failed alike in one load */
     SHED_EVENT_LOAD_FINISHED,
     /* This process took over a load from one that is dead, or was silent for a
      * lease. WARNING */

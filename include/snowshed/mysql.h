@@ -6,7 +6,7 @@
  * Library snowshed-mysql, for Oracle's libmysqlclient and MariaDB Connector/C.
  *
  * A MYSQL * is void * here, because the libraries name its struct differently.
- * One thread at a time uses it. As these libraries demand, call
+ * One thread at a time uses it. These libraries demand
  * mysql_library_init before there are other threads (shed_client_open starts
  * one), and mysql_thread_end before a thread ends. Their first use, perhaps by
  * a call of this header, sets SIGPIPE to be ignored, unless the program has a

@@ -464,9 +464,9 @@ shed_cache_open(struct shed_client *client, const char *name,
 
 /*
  * Check, when the program starts, that Redis can be reached, and grants the
- * rights that the cache and its source need. From Redis 7 on, err lists what
- * the user lacks as ACL SETUSER takes it, such as "+get ~item:*"; grant it and
- * ask again. Older servers do not tell.
+ * rights that the cache and its source need; nothing of the database. From
+ * Redis 7 on, err lists what the user lacks as ACL SETUSER takes it, such as
+ * "+get ~item:*"; grant it and ask again. Older servers do not tell.
  *
  * Blocks: timeout_ms at most.
  * Returns: also SHED_EDENIED, SHED_EREDIS, SHED_ETIMEDOUT, SHED_EBUSY.
@@ -629,7 +629,8 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_tags(struct shed_cache *cache, const struct shed_bytes *tags,
                      size_t count, uint64_t timeout_ms, struct shed_error *err);
 
-/* Make every entry of the cache a miss, as if all had one tag. */
+/* Make every row of the cache a miss, as if all had one tag. A failure stays
+ * for failure_ttl_ms. */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
                     struct shed_error *err);
@@ -640,7 +641,7 @@ struct shed_put_options {
     uint64_t ttl_ms;         /* 0..10 years; how long the row is fresh, without
                                 jitter; 0: the cache's own */
     const uint64_t *version; /* see shed_put; NULL: none */
-    const struct shed_bytes *tags; /* they replace those of the entry */
+    const struct shed_bytes *tags; /* in place of the entry's */
     size_t tags_count;             /* 0..SHED_TAGS_MAX */
 };
 
@@ -661,9 +662,10 @@ struct shed_put_options {
  * Puts of one key can arrive in the wrong order. Where a row has several
  * writers, use shed_invalidate, or give a version, which grows with each change
  * of the row. The higher one stays; of equal ones, the later arrival. An entry
- * without a version is removed, and the row not stored. Redis knows a version
- * only while it has the entry: an old row is stored if its put took longer than
- * the ttl, or if the invalidation of a later change overtook it.
+ * without a version, or of no row, is removed, and the row not stored. Redis
+ * knows a version only while it has the entry: an old row is stored if its put
+ * took longer than the ttl, or if the invalidation of a later change overtook
+ * it.
  *
  * Blocks: as shed_invalidate; if the connection is lost, for up to a second,
  * after which Redis refuses what may still be on its way.

@@ -16,8 +16,10 @@
  *         use(value->view());
  *
  * What a function promises (threads, blocking, failures) is documented at the C
- * function of the same name. Handles may be destroyed in any order; each can be
- * made of one of the C interface's, which it then closes.
+ * function of the same name. Handles may be destroyed in any order, but a
+ * queue when each call that ends there has been collected (close the cache, collect,
+ * close the queue). Each can be made of one of the C interface's, which it then
+ * closes.
  *
  * It has a form of every C function, except these, which are used as they are:
  * shed_version, shed_code_name, shed_kind_name, shed_origin_name,
@@ -856,6 +858,8 @@ class lock : public detail::handle<struct shed_lock, shed_lock_close>
             to_bytes(name), options);
     }
 
+    /* Keep the result: `if (lock.acquire(100))` releases the lock again before its
+     * body; `if (auto hold = lock.acquire(100))` holds it there. */
     result<hold> acquire(std::uint64_t wait_ms) const
     {
         shed::error err;

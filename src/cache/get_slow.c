@@ -168,18 +168,6 @@ bool shed_slow_needs_log(const struct shed_key_get *g)
            !shed_tag_log_is_known(g->cache->tag_log);
 }
 
-/* A load that has read an older row than Redis has ends its flight with
- * SHED_ELOST. To the program the source has failed. */
-static void take_failure(struct shed_look *look, struct shed_caller *caller)
-{
-    if (caller->code != SHED_ELOST)
-        return;
-    look->is_source_older = true;
-    caller->code = SHED_ESOURCE;
-    if (caller->why != NULL)
-        caller->why->code = SHED_ESOURCE;
-}
-
 void shed_slow_take_answer(struct shed_key_get *g, const struct shed_error *why)
 {
     struct shed_caller *caller = &g->caller;
@@ -199,7 +187,6 @@ void shed_slow_take_answer(struct shed_key_get *g, const struct shed_error *why)
         caller->value = NULL;
         return;
     }
-    take_failure(&g->look, caller);
     g->code = caller->code;
     g->value = caller->value;
 }

@@ -86,18 +86,14 @@ static bool is_revoked(const struct shed_cache *cache,
 static bool take_value(const struct shed_terms *terms, struct shed_value *value,
                        enum shed_freshness freshness, struct shed_look *out)
 {
-    if (freshness == SHED_FRESHNESS_OVER ||
-        (freshness == SHED_FRESHNESS_AGED && value->fresh_ms == 0)) {
+    if (freshness >= SHED_FRESHNESS_OVER) {
         shed_value_unref(value);
         return false;
     }
     out->value = value;
-    if (freshness == SHED_FRESHNESS_AGED)
-        out->worth = SHED_LOOK_AGED;
-    else if (freshness == SHED_FRESHNESS_EXPIRED || terms->is_second)
-        out->worth = SHED_LOOK_OLD;
-    else
-        out->worth = SHED_LOOK_ANSWERS;
+    out->worth = freshness == SHED_FRESHNESS_EXPIRED || terms->is_second
+                     ? SHED_LOOK_OLD
+                     : SHED_LOOK_ANSWERS;
     return out->worth == SHED_LOOK_ANSWERS;
 }
 
@@ -481,9 +477,7 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
                                    const char *reason, struct shed_value **out)
 {
     struct shed_value *old = look->value;
-    bool is_of_use =
-        shed_look_has(look, SHED_LOOK_OLD) ||
-        (look->is_source_older && shed_look_has(look, SHED_LOOK_AGED));
+    bool is_of_use = shed_look_has(look, SHED_LOOK_OLD);
 
     look->value = NULL;
     if (!is_of_use || !may_pass(code)) {

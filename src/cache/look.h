@@ -25,9 +25,7 @@ enum shed_look_found {
 /* What a value that was found is worth to the call. */
 enum shed_look_worth {
     SHED_LOOK_ANSWERS = 0, /* it answers the call */
-    SHED_LOOK_OLD,         /* it does if the load fails */
-    SHED_LOOK_AGED /* it is fresh, but too old for the call, and answers it if
-                      the source has an older one */
+    SHED_LOOK_OLD          /* it does if the load fails */
 };
 
 struct shed_look {
@@ -37,15 +35,14 @@ struct shed_look {
     struct shed_value *value;   /* or NULL; a reference of the owner's */
     enum shed_look_worth worth; /* of the value */
     enum shed_look_found found;
-    bool is_missed;       /* set by shed_look_begin: an invalidation waits to be
-                             delivered, and what GET finds may be older */
-    bool is_source_older; /* it has: set by the slow path */
-    bool is_known;        /* what Redis has, which may be nothing */
-    bool is_local;        /* the value was not read from Redis, but kept here */
-    bool must_learn;      /* the log of tags has to be read first, and the key
-                             then again */
-    bool is_refused;      /* Redis answers, with an error that may pass */
-    bool is_revoked;      /* AGED: it is a miss by one of its tags */
+    bool is_missed;  /* set by shed_look_begin: an invalidation waits to be
+                        delivered, and what GET finds may be older */
+    bool is_known;   /* what Redis has, which may be nothing */
+    bool is_local;   /* the value was not read from Redis, but kept here */
+    bool must_learn; /* the log of tags has to be read first, and the key
+                        then again */
+    bool is_refused; /* Redis answers, with an error that may pass */
+    bool is_revoked; /* AGED: it is a miss by one of its tags */
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
 };
 

@@ -84,8 +84,7 @@ void shed_flight_load_drop(struct shed_flight_task *t)
 
 /* A source that reads a replica which lags: the row in Redis is newer, and a
  * refresh that found an older one has failed. A row without a version, and "no
- * such row", may be newer. SHED_ELOST tells the callers, and by the failure
- * marker those in other processes, what kind of failure it is. */
+ * such row", may be newer. */
 static void refuse_older(struct shed_flight_task *t)
 {
     struct shed_row_version old = t->job.old_version;
@@ -96,10 +95,11 @@ static void refuse_older(struct shed_flight_task *t)
         return;
     shed_flight_load_drop(t);
     l->failed_keys = 1;
-    (void)shed_fail(&l->error, SHED_ELOST,
+    (void)shed_fail(&l->error, SHED_ESOURCE,
                     "the source read version %" PRIu64
                     " of the row, and Redis has version %" PRIu64
-                    ": does it read a replica that lags?",
+                    ": the source reads a replica that lags, or the row was "
+                    "restored, and its key must be invalidated",
                     l->version.number, old.number);
 }
 

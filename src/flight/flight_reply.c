@@ -115,8 +115,8 @@ static bool take_marker(struct shed_flight_task *t,
         remember_corrupt(t, reply);
         return fail_corrupt(t);
     }
-    if (entry.row_version == SHED_ETOOBIG || entry.row_version == SHED_ELOST)
-        code = (enum shed_code)entry.row_version;
+    if (entry.row_version == SHED_ETOOBIG)
+        code = SHED_ETOOBIG;
     (void)shed_fail(&t->error, code, "a load failed a moment ago: %.*s",
                     (int)(entry.payload_size < SHED_REASON_BYTES
                               ? entry.payload_size

@@ -116,16 +116,13 @@ struct shed_address *shed_gate_address(const struct shed_gate *g)
 
 static enum shed_code refuse_locked(const struct shed_gate *g,
                                     enum shed_health_state state,
-                                    uint64_t now_ms, struct shed_error *err)
+                                    struct shed_error *err)
 {
-    unsigned long long left_ms = shed_left_ms(g->health.link_retry_ms, now_ms);
-
     if (state == SHED_HEALTH_SILENT)
         return shed_fail(err, SHED_EREDIS,
                          "%s; calls do without it until it answers the client",
                          g->failure.reason);
-    return shed_fail(err, g->failure.code, "%s (next try in %llu ms)",
-                     g->failure.reason, left_ms);
+    return shed_fail(err, g->failure.code, "%s", g->failure.reason);
 }
 
 enum shed_code shed_gate_connect(struct shed_gate *g,
@@ -136,9 +133,8 @@ enum shed_code shed_gate_connect(struct shed_gate *g,
     uint64_t now_ms = lock(g);
     enum shed_health_state state =
         shed_health_connect(&g->health, user, now_ms, try);
-    enum shed_code code = state == SHED_HEALTH_UP
-                              ? SHED_OK
-                              : refuse_locked(g, state, now_ms, err);
+    enum shed_code code =
+        state == SHED_HEALTH_UP ? SHED_OK : refuse_locked(g, state, err);
 
     (void)unlock(g, now_ms);
     return code;
@@ -205,7 +201,7 @@ enum shed_code shed_gate_fail_silent(struct shed_gate *g,
     enum shed_code code;
 
     shed_mutex_lock(&g->mu);
-    code = refuse_locked(g, SHED_HEALTH_SILENT, 0, err);
+    code = refuse_locked(g, SHED_HEALTH_SILENT, err);
     shed_mutex_unlock(&g->mu);
     return code;
 }
@@ -244,7 +240,7 @@ static void fail_call_locked(struct shed_gate *g, enum shed_health_state state,
             g->address->text, g->call_failure,
             (unsigned long long)shed_left_ms(g->health.work_ms, now_ms));
     } else {
-        (void)refuse_locked(g, state, now_ms, err);
+        (void)refuse_locked(g, state, err);
     }
 }
 

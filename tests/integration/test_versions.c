@@ -174,19 +174,26 @@ TEST(a_waiter_for_a_lower_version_is_given_the_higher_one)
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
 }
 
-static void expect_young(struct shed_cache *cache, const char *text)
+static enum shed_code get_young(struct shed_cache *cache,
+                                struct shed_value **value,
+                                struct shed_error *err)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-    struct shed_value *value = NULL;
+    return shed_get(cache, shed_str("k"), GET_WITH(.max_age_ms = AGEING_DUE_MS),
+                    value, err);
+}
 
-    options.max_age_ms = AGEING_DUE_MS;
-    EXPECT_OK(shed_get(cache, shed_str("k"), &options, &value, NULL));
-    check_text(value, text);
-    shed_value_unref(value);
+static void expect_none_young(struct shed_cache *cache)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err;
+
+    ck_assert_int_eq(get_young(cache, &value, &err), SHED_ESOURCE);
+    ck_assert_ptr_null(value);
+    ck_assert_ptr_nonnull(strstr(err.reason, "version 1"));
 }
 
 /* The second one is answered by the failure marker, as are other processes. */
-TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
+TEST(a_row_that_is_too_old_is_not_given_though_the_source_has_an_older_one)
 {
     struct peer peer;
 
@@ -195,9 +202,9 @@ TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
     put_version("seven", 7);
     age(fixture.cache, 1, "seven");
     age(peer.cache, AGEING_DUE_MS + 1, "seven");
-    expect_young(fixture.cache, "seven");
-    expect_young(fixture.cache, "seven");
-    expect_young(peer.cache, "seven");
+    expect_none_young(fixture.cache);
+    expect_none_young(fixture.cache);
+    expect_none_young(peer.cache);
     ck_assert_uint_eq(loads(), 1);
     peer_close(&peer);
 }
@@ -340,11 +347,15 @@ TEST(who_waits_for_an_unmodified_row_is_given_it)
 /* Redis has its bytes, and is to keep them no longer. */
 TEST(who_waits_for_an_unmodified_row_that_is_not_to_be_kept_is_given_it)
 {
+    struct shed_value *value;
+
     up(0, 0);
     expect_text(fixture.cache, "k", "k@1");
     fixture.table.has_ttl = true;
     age_entry(&fixture.server, "t:{k}", 2 * AGEING_DUE_MS);
-    expect_young(fixture.cache, "k@1");
+    EXPECT_OK(get_young(fixture.cache, &value, NULL));
+    check_text(value, "k@1");
+    shed_value_unref(value);
     ck_assert_uint_eq(loads(), 2);
     ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);

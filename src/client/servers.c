@@ -3,7 +3,8 @@
  * the keys of some slots. A cluster's map (cluster_map.h) is asked for over one
  * connection of its own, the scout: to whichever node answers, a primary or a
  * replica, every few seconds, and at once when a call was redirected or a node
- * was lost.
+ * was lost. Every few seconds another node is asked: one that is cut off does
+ * not know of its successor, and does not notice that for long.
  *
  * Its invariants: the owner of each slot has a server; a server is destroyed
  * only when it has no slot and nobody holds it. A server that is not of a
@@ -38,6 +39,10 @@
  * its slots may come back. */
 #define IDLE_MS 10000
 
+/* After so many answers in a row that are of an earlier epoch, or are none, the
+ * cluster is believed to have begun anew. */
+#define TRIES_BEHIND 16
+
 /* How often one call of the loop follows a redirection. */
 #define REDIRECTS_MAX 5
 
@@ -65,6 +70,8 @@ struct shed_servers {
     struct shed_call info, slots; /* what it asks */
     bool is_cut_off;              /* its node says that it misses most of the
                                      cluster, so that others may know better */
+    bool is_behind;               /* its epoch is an earlier one than this: */
+    unsigned long long epoch;     /* the cluster's, as far as it was told */
     size_t candidate;             /* where it is */
     size_t tries;                 /* in a row that have failed */
     struct shed_post *waiting;    /* posted once it is settled */
@@ -243,7 +250,8 @@ static void retire_locked(struct shed_servers *c, size_t i, uint64_t now_ms)
 
 /* ---------------------------------------------------------------- the scout */
 
-/* The i-th place to ask: the nodes with slots come first, then the seeds. */
+/* The i-th place to ask: the nodes with slots come first, then, unless one of
+ * these has just told the map, the seeds, of which some may hang. */
 static bool find_candidate_locked(const struct shed_servers *c, size_t i,
                                   struct shed_place *place)
 {
@@ -252,9 +260,10 @@ static bool find_candidate_locked(const struct shed_servers *c, size_t i,
 
     if (i >= SHED_CLUSTER_NODES_MAX) {
         i -= SHED_CLUSTER_NODES_MAX;
-        if (i < cluster->count)
-            *place = cluster->seeds[i];
-        return i < cluster->count;
+        if (i >= cluster->count || (c->map.is_known && !c->map.is_doubted))
+            return false;
+        *place = cluster->seeds[i];
+        return true;
     }
     node = &c->map.node[i];
     if (!c->map.is_known || !node->is_used || node->slots == 0)
@@ -332,6 +341,20 @@ static bool is_any_down_locked(struct shed_servers *c)
     return false;
 }
 
+/* Each takeover begins an epoch, of which a node that is cut off is not told.
+ */
+static void note_epoch(struct shed_servers *c, const char *text)
+{
+    static const char field[] = "cluster_current_epoch:";
+    const char *at = text != NULL ? strstr(text, field) : NULL;
+    unsigned long long epoch =
+        at != NULL ? strtoull(at + sizeof(field) - 1, NULL, 10) : c->epoch;
+
+    c->is_behind = epoch < c->epoch && c->tries < TRIES_BEHIND;
+    if (!c->is_behind)
+        c->epoch = epoch;
+}
+
 /* Without the right to CLUSTER INFO the node is believed. */
 static void on_info(void *arg, const struct shed_call_result *result)
 {
@@ -340,6 +363,7 @@ static void on_info(void *arg, const struct shed_call_result *result)
     const char *text = shed_reply_bytes(result->reply, &size);
 
     c->is_cut_off = text != NULL && strstr(text, "cluster_state:fail") != NULL;
+    note_epoch(c, text);
 }
 
 /* reply: NULL: there is none. */
@@ -365,7 +389,9 @@ static void take_map(struct shed_servers *c, const struct shed_reply *reply)
 
 static void on_slots(void *arg, const struct shed_call_result *result)
 {
-    take_map(arg, result->reply);
+    struct shed_servers *c = arg;
+
+    take_map(c, c->is_behind ? NULL : result->reply);
 }
 
 /* Ask: by the scout that is there, or by a new one. */
@@ -376,8 +402,8 @@ static void ask(struct shed_servers *c)
     bool is_new;
 
     shed_mutex_lock(&c->mu);
-    is_new =
-        c->scout == NULL || !shed_pipe_is_open(c->scout) || c->map.is_doubted;
+    is_new = c->scout == NULL || !shed_pipe_is_open(c->scout) ||
+             c->map.is_doubted || !c->map.is_hurried;
     if (is_new)
         next_candidate_locked(c, &c->scout_at);
     shed_cluster_map_ask(&c->map, shed_now_ms());

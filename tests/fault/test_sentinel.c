@@ -130,21 +130,48 @@ TEST(a_primary_that_dies_is_replaced)
     expect_use(next);
 }
 
-/* 0: by calls that block; 1: by asynchronous ones. */
-TEST_EACH(a_primary_that_dies_under_load_costs_no_call_its_answer, 0, 2)
+enum loss { KILLED, STOPPED, PARTED, LOSSES };
+
+static void lose(enum loss how)
+{
+    if (how == KILLED)
+        server_kill(&watched.server[0]);
+    if (how == STOPPED)
+        server_freeze(&watched.server[0]);
+    if (how == PARTED)
+        proxy_set(&watched.proxy, PROXY_PART, 0, NULL);
+}
+
+static void bring_back(enum loss how)
+{
+    if (how == STOPPED)
+        server_thaw(&watched.server[0]);
+    if (how == PARTED)
+        proxy_set(&watched.proxy, PROXY_PASS, 0, NULL);
+}
+
+/* By calls that block, then by asynchronous ones. The next primary is replaced
+ * by SENTINEL FAILOVER, and goes on for a moment. */
+TEST_EACH(a_primary_that_is_lost_under_load_is_replaced_at_once, 0, 2 * LOSSES)
 {
     static struct traffic traffic;
+    enum loss how = (enum loss)(_i % LOSSES);
     size_t next;
 
+    has_proxy = how == PARTED;
     init_with(NULL, NULL);
     fixture.cache_options.failover_memory_ms = 600000;
     fixture_open(&fixture);
-    traffic_start(&traffic, &fixture, _i == 1);
-    server_kill(&watched.server[0]);
+    traffic_start(&traffic, &fixture, _i >= LOSSES);
+    WAIT_FOR(gives_hits(fixture.cache, &watched.server[0], "k"));
+    lose(how);
     next = watched_primary(&watched, 0);
-    WAIT_FOR(is_used_by(next, 3));
+    expect_hits_soon(fixture.cache, &watched.server[next], "k");
+    traffic_go_on(&traffic);
+    bring_back(how);
     traffic_go_on(&traffic);
     next = watched_fail_over(&watched, next);
+    expect_hits_soon(fixture.cache, &watched.server[next], "k");
     traffic_go_on(&traffic);
     WAIT_FOR(is_used_by(next, 3));
     traffic_stop(&traffic);

@@ -6,6 +6,7 @@
 
 #include "support/answers.h"
 #include "support/awaited.h"
+#include "support/pulse.h"
 
 /* How much later than its deadline a call may end on a busy machine. */
 #define SLACK_MS 2000
@@ -25,12 +26,20 @@ static void note(struct traffic *t, atomic_uint *counter, const char *what,
 
 /* ------------------------------------------------------------------ source */
 
+/* Loads take a moment, so that they overlap. */
+#define LOAD_US 1000
+
 static void load(void *user, void *thread, struct shed_load *batch)
 {
     struct traffic *t = user;
+    unsigned running = atomic_fetch_add(&t->running, 1) + 1;
+    unsigned most = atomic_load(&t->most_running);
     char row[32];
 
     (void)thread;
+    while (running > most &&
+           !atomic_compare_exchange_weak(&t->most_running, &most, running))
+        ;
     atomic_fetch_add(&t->loads, 1);
     for (size_t i = 0; i < batch->count; i++) {
         char key[16] = "";
@@ -41,6 +50,8 @@ static void load(void *user, void *thread, struct shed_load *batch)
                  atomic_load(&t->version[number]));
         answer_row(batch, i, shed_str(row));
     }
+    usleep(LOAD_US);
+    atomic_fetch_sub(&t->running, 1);
     shed_load_done(batch);
 }
 
@@ -178,6 +189,7 @@ static void open_all(struct traffic *t, struct fixture *f)
     struct shed_source *source = f->source;
 
     f->cache_options.timeout_ms = scaled_ms(TRAFFIC_TIMEOUT_MS);
+    f->source_options.max_loads = TRAFFIC_LOADS;
     EXPECT_OK(
         shed_source_open_batch(load, t, &f->source_options, &t->source, NULL));
     f->source = t->source;
@@ -249,4 +261,45 @@ void traffic_check(struct traffic *t, bool are_writes_kept)
                   atomic_load(&t->reads), atomic_load(&t->wrong),
                   atomic_load(&t->late), atomic_load(&t->failed),
                   atomic_load(&t->old), t->last);
+    ck_assert_uint_le(atomic_load(&t->most_running), TRAFFIC_LOADS);
+}
+
+bool gives_hits(struct shed_cache *cache, const struct server *server,
+                const char *key)
+{
+    struct shed_value *value = NULL;
+    bool is_hit = shed_get(cache, shed_bytes(key, strlen(key)), NULL, &value,
+                           NULL) == SHED_OK &&
+                  value->origin == SHED_ORIGIN_REDIS;
+
+    shed_value_unref(value);
+    return is_hit && server_int(server, "EXISTS t:{%s}", key) == 1;
+}
+
+/* A cluster may be down for a moment. */
+static bool forgets(const struct server *server, const char *key)
+{
+    redisReply *reply = server_run(server, "DEL t:{%s}", key);
+    bool is = reply->type == REDIS_REPLY_INTEGER;
+
+    freeReplyObject(reply);
+    return is;
+}
+
+void expect_hits_soon(struct shed_cache *cache, const struct server *server,
+                      const char *key)
+{
+    enum { SOON_MS = 1000, STEPS = 10 /* each of which may be held up */ };
+    uint64_t begin_ms = shed_now_ms(), after_ms;
+    struct pulse pulse = {0};
+
+    pulse_start(&pulse);
+    WAIT_FOR(forgets(server, key));
+    WAIT_FOR(gives_hits(cache, server, key));
+    after_ms = shed_now_ms() - begin_ms;
+    pulse_stop(&pulse);
+    fprintf(stderr, "hits %u ms after there was a new primary\n",
+            (unsigned)after_ms);
+    ck_assert_uint_lt(after_ms,
+                      scaled_ms(SOON_MS) + STEPS * pulse_longest_ms(&pulse));
 }

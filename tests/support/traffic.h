@@ -5,7 +5,12 @@
 
 #include "support/fixture.h"
 
-enum { TRAFFIC_KEYS = 120, TRAFFIC_READERS = 2, TRAFFIC_TIMEOUT_MS = 3000 };
+enum {
+    TRAFFIC_KEYS = 120,
+    TRAFFIC_READERS = 2,
+    TRAFFIC_TIMEOUT_MS = 3000,
+    TRAFFIC_LOADS = 2 /* max_loads, less than there are readers */
+};
 
 struct traffic {
     bool is_async; /* by calls that do not block; half of their writes are puts
@@ -21,7 +26,8 @@ struct traffic {
     atomic_uint confirmed[TRAFFIC_KEYS], ended[TRAFFIC_KEYS];
     /* counted */
     atomic_uint loads, reads, hits, writes;
-    atomic_uint old;     /* rows older than that */
+    atomic_uint running, most_running; /* loads at a time */
+    atomic_uint old;                   /* rows older than that */
     atomic_uint wrong;   /* rows of another key, or never written */
     atomic_uint late;    /* calls that ended after their deadline */
     atomic_uint failed;  /* reads */
@@ -45,8 +51,17 @@ unsigned traffic_count_old(struct traffic *t);
 
 void traffic_close(struct traffic *t);
 
-/* No row was wrong, no call late, no read failed, and, where all writes are
- * kept, none was old. */
+/* No row was wrong, no call late, no read failed, no load beyond TRAFFIC_LOADS
+ * at a time, and, where all writes are kept, no row old. */
 void traffic_check(struct traffic *t, bool are_writes_kept);
+
+/* Whether hits come from a server: a key of it is stored there and read. */
+bool gives_hits(struct shed_cache *cache, const struct server *server,
+                const char *key);
+
+/* A server has just become a primary: wait until a process has hits there, and
+ * not at the former primary, which may still answer as one; 1 s at most. */
+void expect_hits_soon(struct shed_cache *cache, const struct server *server,
+                      const char *key);
 
 #endif

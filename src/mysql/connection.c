@@ -50,6 +50,7 @@ static const struct {
     {2003, SHED_MYSQL_UNREACHABLE}, /* by TCP */
     {2006, SHED_MYSQL_LOST},        /* gone before the command */
     {2013, SHED_MYSQL_LOST},        /* lost during it */
+    {2026, SHED_MYSQL_LOST},        /* the same over TLS, in Connector/C */
     {2055, SHED_MYSQL_LOST},        /* the same, with its errno */
     {1053, SHED_MYSQL_SESSION},     /* shutdown in progress */
     {1243, SHED_MYSQL_SESSION},     /* unknown prepared statement */

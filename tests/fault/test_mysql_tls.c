@@ -183,6 +183,21 @@ TEST(a_connection_of_the_programs_uses_the_same_files)
     ck_assert_ptr_nonnull(strstr(err.reason, "certificate"));
 }
 
+TEST(a_connection_killed_while_idle_is_opened_again)
+{
+    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = options_of("ca.pem", NULL);
+    struct shed_source *source;
+
+    loads.max_loads = 1;
+    o.source = &loads;
+    EXPECT_OK(shed_mysql_source_open(uri, WORD, &o, &source, NULL));
+    expect_loaded(source, "a", "A");
+    run_sql(&site, "KILL CONNECTION %lu", only_connection(&site));
+    expect_loaded(source, "b", "B");
+    shed_source_close(source);
+}
+
 int main(void)
 {
     tcase_add_unchecked_fixture(test_case(), install, own_site_remove);

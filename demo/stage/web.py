@@ -192,6 +192,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer()
         except Failure as failure:
             self.reply_json(failure.status, {"error": str(failure)})
+        except (ValueError, RecursionError) as error:  # a target, a length or a body
+            self.refuse(400, f"it cannot be understood: {error}")
 
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET
 

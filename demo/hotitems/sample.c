@@ -210,5 +210,8 @@ void sample_reply(struct sampler *sampler, uint64_t after_ms,
         is_in_time = wait_until(&sampler->changed, &sampler->mu, until_ms);
     text = sampler->text != NULL ? strdup(sampler->text) : NULL;
     (void)pthread_mutex_unlock(&sampler->mu);
-    http_reply_text(reply, text != NULL ? 200 : 503, "application/json", text);
+    if (text != NULL)
+        http_reply_text(reply, 200, "application/json", text);
+    else
+        http_reply_error(reply, 503, "there is no sample yet");
 }

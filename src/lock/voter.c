@@ -124,11 +124,12 @@ static void confirm_removal(struct shed_voter *v, uint64_t now_ms)
         struct shed_lock_holder *leftover = &v->leftover[i];
         if (!is_same(leftover, &v->exchange.holder))
             continue;
-        if (leftover->is_unordered)
+        if (leftover->is_unordered) {
+            leftover->is_unordered = false;
             v->clean_at_ms = now_ms;
-        else
-            drop(v, i);
-        leftover->is_unordered = false;
+        } else {
+            drop(v, i); /* the next one is at its place now */
+        }
     }
 }
 

@@ -60,6 +60,7 @@ static const struct {
     {1836, SHED_MYSQL_SESSION},     /* read-only mode */
     {1927, SHED_MYSQL_SESSION},     /* connection killed (MariaDB) */
     {2014, SHED_MYSQL_SESSION},     /* commands out of sync */
+    {2057, SHED_MYSQL_SESSION},     /* the statement has other columns now */
     {4031, SHED_MYSQL_SESSION},     /* idle for too long (MySQL) */
     {1040, SHED_MYSQL_FULL},        /* too many connections */
     {1203, SHED_MYSQL_FULL},        /* the same, of this user */

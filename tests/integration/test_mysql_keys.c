@@ -250,6 +250,19 @@ TEST(a_column_that_has_become_a_number_is_asked_for_numbers)
     shed_source_close(source);
 }
 
+TEST(a_query_that_has_another_column_now_is_prepared_again)
+{
+    struct shed_source *source;
+
+    run_sql(&site, "CREATE TABLE t (k INT PRIMARY KEY, v INT)");
+    run_sql(&site, "INSERT INTO t VALUES (5, 1)");
+    source = open_by("SELECT * FROM t WHERE k IN (?)");
+    expect_loaded(source, "5", "1");
+    run_sql(&site, "ALTER TABLE t ADD version INT");
+    expect_loaded(source, "5", "1");
+    shed_source_close(source);
+}
+
 /* ----------------------------------------------------------------- odd keys */
 
 #define NO_LATIN1 "\xd0\xb6" /* a letter that is not in latin1 */

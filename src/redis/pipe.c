@@ -474,12 +474,11 @@ static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
     enum shed_code code = SHED_OK;
 
     assert(call != NULL || args->script == NULL);
-    if (call != NULL && args->script != NULL) {
+    if (call != NULL && (args->script != NULL ||
+                         (args->is_followed && p->hooks.on_elsewhere != NULL)))
         call->kept = shed_script_keep(args);
-        expected.again = args->is_asking ? NULL : call->kept;
-    }
-    if (call != NULL && args->is_followed && p->hooks.on_elsewhere != NULL)
-        call->kept = shed_script_keep(args);
+    if (args->script != NULL && !args->is_asking)
+        expected.again = call->kept;
     if (args->is_asking)
         code = send_asking(p, now_ms);
     if (code == SHED_OK)

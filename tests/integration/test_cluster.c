@@ -174,6 +174,23 @@ TEST_EACH(a_tag_ends_its_entries_at_all_nodes, 0, 2)
     peer_close(&peer);
 }
 
+/* By a script, whose arguments are kept until its reply: no longer, as a build
+ * that looks for leaks finds. */
+TEST(a_lost_log_is_written_again_at_its_node)
+{
+    const struct server *node;
+
+    cluster_init();
+    fixture.cache_options.tags_limit = 100;
+    fixture_open(&fixture);
+    node = &cluster.node[own_cluster_owner(&cluster, own_cluster_slot("t:tags"),
+                                           CLUSTER_NODES_MAX)];
+    EXPECT_OK(shed_invalidate_all(fixture.cache, 0, NULL));
+    ck_assert_int_eq(server_int(node, "DEL t:tags"), 1);
+    WAIT_FOR(has_text(fixture.cache, "k@1") &&
+             server_int(node, "EXISTS t:tags") == 1);
+}
+
 /* --------------------------------------------------------------- stampedes */
 
 TEST(threads_of_two_clients_cause_one_load)

@@ -204,6 +204,9 @@ static void close_all(const struct soak_worker *w)
     shed_client_close(w->client);
 }
 
+/* Of a build with AddressSanitizer, which names what was not freed. */
+__attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
+
 _Noreturn void soak_work(struct soak_history *history,
                          const struct soak_place *place, unsigned number,
                          uint64_t seed)
@@ -239,5 +242,8 @@ _Noreturn void soak_work(struct soak_history *history,
     close_all(&w);
     history->after[number] =
         soak_sample_take(getpid(), soak_sample_allocated());
+    if (__lsan_do_recoverable_leak_check != NULL &&
+        __lsan_do_recoverable_leak_check() != 0)
+        _exit(EXIT_FAILURE);
     _exit(EXIT_SUCCESS);
 }

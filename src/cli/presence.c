@@ -13,9 +13,11 @@ static void ask_place(struct cli_redis *redis, const char *channel,
 {
     struct shed_reply *reply = cli_redis_ask(redis, "PUBSUB CHANNELS %s",
                                              cli_format("%s:*", channel).at);
-    const char *colon, *place = cli_redis_bytes(shed_reply_at(reply, 0)).data;
-    if (place != NULL && cli_begins(place, channel) &&
-        (colon = strrchr(place, ':')) > place + strlen(channel)) {
+    const char *place = cli_redis_bytes(shed_reply_at(reply, 0)).data;
+    const char *colon = place != NULL ? strrchr(place, ':') : NULL;
+
+    if (colon != NULL && cli_begins(place, channel) &&
+        colon > place + strlen(channel)) {
         place += strlen(channel) + 1;
         (void)shed_escape(shed_bytes(place, (size_t)(colon - place)), out->host,
                           sizeof(out->host));

@@ -38,17 +38,26 @@ static void note_failure(struct shed_ack *ack,
                         "Redis: %s", text);
 }
 
+/* Usually behind WAIT; without memory for that, the others come later. */
+static void conclude(struct shed_ack *ack)
+{
+    if (--ack->left == 0)
+        ack->fn(ack->arg, ack);
+}
+
 static void on_read(void *arg, const struct shed_call_result *result)
 {
     struct shed_ack *ack = arg;
 
     note_failure(ack, result);
     ack->is_there = contains(result->reply, ack);
+    conclude(ack);
 }
 
 static void on_written(void *arg, const struct shed_call_result *result)
 {
     note_failure(arg, result);
+    conclude(arg);
 }
 
 static void send_next(struct shed_acks *a);
@@ -65,7 +74,7 @@ static void on_wait(void *arg, const struct shed_call_result *result)
         answered = ack->next;
         note_failure(ack, result);
         ack->count = count > 0 ? (uint64_t)count : 0;
-        ack->fn(ack->arg, ack);
+        conclude(ack);
     }
     if (a->wait.fn == NULL)
         send_next(a);
@@ -76,6 +85,7 @@ static void send_question(struct shed_acks *a, struct shed_ack *ack)
     struct shed_args read = {0}, write = {0};
 
     ack->error.code = SHED_OK;
+    ack->left = 3;
     ack->timeout_ms = a->timeout_ms;
     shed_args_add_text(&read, "GET");
     shed_args_add(&read, ack->key.data, ack->key.size);

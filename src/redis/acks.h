@@ -47,6 +47,7 @@ struct shed_ack {
     struct shed_error error; /* SHED_OK, or why there is no answer */
 
     struct shed_call read, write;
+    unsigned left; /* replies that have not come, that to WAIT included */
 };
 
 /* Set the fields of the question before. fn is called exactly once, never

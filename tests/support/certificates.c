@@ -158,13 +158,3 @@ void certificates_remove(const char *dir)
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     ck_assert_int_eq(system(command), 0);
 }
-
-/* A session of TLS is freed by the last connection that has it. OpenSSL counts
- * these by atomic operations, which ThreadSanitizer cannot see in a library
- * that is built without it. */
-const char *__tsan_default_suppressions(void);
-
-const char *__tsan_default_suppressions(void)
-{
-    return "race:SSL_SESSION_free\nrace:OPENSSL_sk_free\n";
-}

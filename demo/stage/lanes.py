@@ -177,7 +177,10 @@ class Lanes:
         while process.poll() is None and not self.stage.is_ending:
             try:
                 connection.request("GET", f"/sample?after={newest_ms}")
-                sample = json.loads(connection.getresponse().read())
+                answer = connection.getresponse()
+                sample = json.loads(answer.read())
+                if answer.status != 200:
+                    raise ValueError(sample)  # there is none yet
             except (OSError, ValueError, http.client.HTTPException):
                 connection.close()
                 time.sleep(FEED_RETRY_S)

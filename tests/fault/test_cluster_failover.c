@@ -238,6 +238,7 @@ TEST_EACH(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary, 0, 2)
     known_ms = shed_now_ms() - known_ms;
     fprintf(stderr, "followed after %u ms\n", (unsigned)known_ms);
     ck_assert_uint_lt(known_ms, scaled_ms(BOUND_MS + (unsigned)_i * LATER_MS));
+    await_rewrites(peer.cache);
     for (unsigned i = 0; i < TIMES; i++) {
         expect_rewrites(peer.cache);
         expect_rewrites(fixture.cache);

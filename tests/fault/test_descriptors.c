@@ -26,6 +26,14 @@
 #define IS_SANITIZED false
 #endif
 
+/* Since clang 15 it would map memory for each thread's variables as well. */
+const char *__asan_default_options(void);
+
+const char *__asan_default_options(void)
+{
+    return "detect_stack_use_after_return=0";
+}
+
 static int count_descriptors(bool *are_cloexec)
 {
     DIR *dir = opendir("/proc/self/fd");

@@ -629,7 +629,7 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_tags(struct shed_cache *cache, const struct shed_bytes *tags,
                      size_t count, uint64_t timeout_ms, struct shed_error *err);
 
-/* Make every row of the cache a miss, as if all had one tag. A failure stays
+/* Make every row of the cache a miss, as if all had one tag. Failures stay
  * for failure_ttl_ms. */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,

@@ -229,35 +229,28 @@ static void end(void *user, enum shed_code code, struct shed_value *value,
     free(call);
 }
 
-/* A row that is near ends the call at once. */
-static enum shed_code submit_one(struct snowshed *s, struct call *call,
-                                 const struct shed_get_options *options,
-                                 struct shed_error *err)
+/* If there is only one, a row that is near ends the call at once. */
+static enum shed_code submit(struct snowshed *s, struct call *call,
+                             const struct shed_get_options *options,
+                             struct shed_error *err)
 {
-    struct shed_then then = {end, call, NULL};
+    const struct shed_then then = {end, call, NULL};
     struct shed_value *near;
-    enum shed_code code = shed_get_async(s->items, call->reads[0].key, options,
-                                         &then, &near, NULL, err);
+    enum shed_code code;
 
+    if (call->count != 1)
+        return shed_get_many_async(s->items, call->reads, call->count, options,
+                                   &then, NULL, err);
+    code = shed_get_async(s->items, call->reads[0].key, options, &then, &near,
+                          NULL, err);
     if (near != NULL)
         end(call, SHED_OK, near, NULL);
     return code;
 }
 
-static enum shed_code submit_many(struct snowshed *s, struct call *call,
-                                  const struct shed_get_options *options,
-                                  struct shed_error *err)
-{
-    struct shed_then then = {end, call, NULL};
-
-    return shed_get_many_async(s->items, call->reads, call->count, options,
-                               &then, NULL, err);
-}
-
 static void begin(struct lane *lane, struct lane_item *items, size_t count,
                   uint64_t timeout_ms, lane_done *done, void *user)
 {
-    struct snowshed *s = snowshed_of(lane);
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_error err = {SHED_ENOMEM, "out of memory"};
     struct key keys[LANE_ITEMS_MAX];
@@ -267,8 +260,7 @@ static void begin(struct lane *lane, struct lane_item *items, size_t count,
     if (call != NULL) {
         *call = (struct call){lane, items, count, done, user};
         make_keys(items, count, keys, call->reads);
-        if ((count == 1 ? submit_one(s, call, &options, &err)
-                        : submit_many(s, call, &options, &err)) == SHED_OK)
+        if (submit(snowshed_of(lane), call, &options, &err) == SHED_OK)
             return;
     }
     for (size_t i = 0; i < count; i++)

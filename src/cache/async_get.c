@@ -26,7 +26,6 @@ enum phase {
 struct get {
     struct shed_pending pending; /* first */
     unsigned char phase;
-    bool is_part;   /* of a get of many keys, which counts it */
     bool is_softly; /* FLYING: until the soft timeout */
     struct shed_key_get get;
     struct shed_terms terms;
@@ -58,7 +57,7 @@ static void end(struct get *g)
 static void finish(struct get *g)
 {
     shed_slow_end(&g->get);
-    if (!g->is_part)
+    if (g->asker.is_let_through == NULL) /* else the get of many keys does */
         shed_get_count(&g->get);
     end(g);
 }
@@ -369,7 +368,6 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     memset(g, 0, sizeof(*g));
     g->pending.cache = cache;
     g->pending.step = step;
-    g->is_part = is_let_through != NULL;
     g->asker.is_let_through = is_let_through;
     g->terms = *terms;
     g->get.cache = cache;

@@ -151,9 +151,7 @@ static enum shed_code await(struct shed_key_get *g, struct shed_error *why)
         return shed_fail_nomem(why, "a get");
     }
     mine = shed_async_get_of(p);
-    mine->look = g->look;
-    if (g->look.value != NULL)
-        (void)shed_value_ref(g->look.value);
+    shed_look_share(g->cache, &g->key, &g->look, &mine->look);
     mine->is_looked = g->is_looked;
     mine->is_reader = g->is_reader;
     mine->caller.is_counted = true;

@@ -219,9 +219,8 @@ static void begin_open(struct batch *b)
 {
     for (size_t i = b->count; i-- > 0;) {
         if (b->items[i].value == NULL) {
-            b->one[i].look = get_of(b, i)->look;
-            if (b->one[i].look.value != NULL)
-                (void)shed_value_ref(b->one[i].look.value);
+            shed_look_share(b->cache, &get_of(b, i)->key, &get_of(b, i)->look,
+                            &b->one[i].look);
             shed_await_add(b->await, i, b->one[i].get);
         } else {
             shed_await_skip(b->await);

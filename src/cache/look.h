@@ -142,7 +142,8 @@ SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          struct shed_look *out,
                                          struct shed_error *err);
 
-/* Give another caller what a look has found for one, and count it. */
+/* Give another caller, or another holder, what a look has found, with a
+ * reference of its own; an answer is counted. */
 void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
                      const struct shed_look *from, struct shed_look *out);
 

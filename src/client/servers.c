@@ -39,8 +39,8 @@
  * its slots may come back. */
 #define IDLE_MS 10000
 
-/* After so many answers in a row that are of an earlier epoch, or are none, the
- * cluster is believed to have begun anew. */
+/* After so many questions in a row without a map of this epoch, an earlier
+ * epoch is that of a new cluster. */
 #define TRIES_BEHIND 16
 
 /* How often one call of the loop follows a redirection. */

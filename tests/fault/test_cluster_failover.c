@@ -70,8 +70,8 @@ static void bring_back(enum loss how, size_t primary)
     WAIT_FOR(!own_cluster_is_primary(&cluster, primary));
 }
 
-/* Under blocking calls, then under asynchronous ones. All seeds but one are
- * dead. */
+/* First with callers that block, then with asynchronous calls. Only one seed
+ * lives. */
 TEST_EACH(a_primary_that_is_lost_under_load_is_replaced_at_once, 0, 2 * LOSSES)
 {
     enum loss how = (enum loss)(_i % LOSSES);

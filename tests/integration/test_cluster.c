@@ -174,8 +174,8 @@ TEST_EACH(a_tag_ends_its_entries_at_all_nodes, 0, 2)
     peer_close(&peer);
 }
 
-/* By a script, whose arguments are kept until its reply: no longer, as a build
- * that looks for leaks finds. */
+/* A script writes it, whose arguments are freed with its reply: a build that
+ * looks for leaks checks that. */
 TEST(a_lost_log_is_written_again_at_its_node)
 {
     const struct server *node;

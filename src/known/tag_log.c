@@ -25,7 +25,7 @@
 /* invalidate_tag.lua's */
 #define AHEAD_MS ((uint64_t)24 * 60 * 60 * 1000)
 
-_Static_assert(2 * CHUNK <= SHED_PARSER_MAX_ELEMENTS,
+_Static_assert(2ULL * CHUNK <= SHED_PARSER_MAX_ELEMENTS,
                "members and scores of one read are no more than a reply has");
 
 struct shed_tag_log {

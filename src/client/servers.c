@@ -4,7 +4,9 @@
  * connection of its own, the scout: to whichever node answers, a primary or a
  * replica, every few seconds, and at once when a call was redirected or a node
  * was lost. Every few seconds another node is asked: one that is cut off does
- * not know of its successor, and does not notice that for long.
+ * not know of its successor, and does not notice that for long. Meanwhile the
+ * servers in use are asked in turn whether a new epoch of the cluster has
+ * begun.
  *
  * Its invariants: the owner of each slot has a server; a server is destroyed
  * only when it has no slot and nobody holds it. A server that is not of a
@@ -43,6 +45,14 @@
  * epoch is that of a new cluster. */
 #define TRIES_BEHIND 16
 
+/* How often a server is asked for the epoch. Of two in a row one is not cut
+ * off, so a takeover is known within twice this. */
+#define WATCH_MS 350
+
+/* An epoch begins with an election. For so long its outcome may be missing in
+ * the map of a node that knows of the epoch. */
+#define ELECTION_MS 2000
+
 /* How often one call of the loop follows a redirection. */
 #define REDIRECTS_MAX 5
 
@@ -72,9 +82,12 @@ struct shed_servers {
                                      cluster, so that others may know better */
     bool is_behind;               /* its epoch is an earlier one than this: */
     unsigned long long epoch;     /* the cluster's, as far as it was told */
+    uint64_t elected_ms;          /* since when, if another one was before */
     size_t candidate;             /* where it is */
     size_t tries;                 /* in a row that have failed */
-    struct shed_post *waiting;    /* posted once it is settled */
+    struct shed_timer *watch;
+    size_t watched;            /* the place that was asked last for the epoch */
+    struct shed_post *waiting; /* posted once it is settled */
 };
 
 /* -------------------------------------------------------------- the servers */
@@ -110,6 +123,14 @@ static void hurry_locked(struct shed_servers *c,
 
     if (is_earlier)
         shed_reactor_wake(c->client->reactor, &c->wake);
+}
+
+/* redirect NULL: the node that has told the map may be wrong. */
+static void hurry(struct shed_servers *c, const struct shed_redirect *redirect)
+{
+    shed_mutex_lock(&c->mu);
+    hurry_locked(c, redirect, redirect == NULL);
+    shed_mutex_unlock(&c->mu);
 }
 
 /* The cluster gives slots to a server that this process has never reached. */
@@ -250,6 +271,8 @@ static void retire_locked(struct shed_servers *c, size_t i, uint64_t now_ms)
 
 /* ---------------------------------------------------------------- the scout */
 
+#define PLACES (SHED_CLUSTER_NODES_MAX + SHED_SEEDS_MAX)
+
 /* The i-th place to ask: the nodes with slots come first, then, unless one of
  * these has just told the map, the seeds, of which some may hang. */
 static bool find_candidate_locked(const struct shed_servers *c, size_t i,
@@ -278,8 +301,7 @@ static void next_candidate_locked(struct shed_servers *c,
                                   struct shed_place *place)
 {
     do
-        c->candidate =
-            (c->candidate + 1) % (SHED_CLUSTER_NODES_MAX + SHED_SEEDS_MAX);
+        c->candidate = (c->candidate + 1) % PLACES;
     while (!find_candidate_locked(c, c->candidate, place));
 }
 
@@ -326,33 +348,52 @@ static void follow_move(struct shed_servers *c, bool was_replaced)
     shed_listeners_epoch(c->client->listeners);
 }
 
+/* The server of a place, if it has slots. Reactor thread. */
+static struct shed_server *in_use_locked(const struct shed_servers *c, size_t i)
+{
+    return c->map.node[i].slots > 0 ? atomic_load(&c->server[i]) : NULL;
+}
+
+static bool is_up(const struct shed_server *server)
+{
+    struct shed_server_status status;
+
+    shed_session_read(server->session, &status);
+    return status.is_up;
+}
+
 /* A server that is lost may be replaced by now. */
-static bool is_any_down_locked(struct shed_servers *c)
+static bool is_any_down_locked(const struct shed_servers *c)
 {
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
-        struct shed_server *server = atomic_load(&c->server[i]);
-        struct shed_server_status status;
-        if (server == NULL || c->map.node[i].slots == 0)
-            continue;
-        shed_session_read(server->session, &status);
-        if (!status.is_up)
+        const struct shed_server *server = in_use_locked(c, i);
+        if (server != NULL && !is_up(server))
             return true;
     }
     return false;
 }
 
-/* Each takeover begins an epoch, of which a node that is cut off is not told.
- */
-static void note_epoch(struct shed_servers *c, const char *text)
+/* Each new primary begins one, of which a node that is cut off is not told.
+ * text: an answer to CLUSTER INFO; NULL: there is none. */
+static unsigned long long epoch_in(const struct shed_servers *c,
+                                   const char *text)
 {
     static const char field[] = "cluster_current_epoch:";
     const char *at = text != NULL ? strstr(text, field) : NULL;
-    unsigned long long epoch =
-        at != NULL ? strtoull(at + sizeof(field) - 1, NULL, 10) : c->epoch;
 
-    c->is_behind = epoch < c->epoch && c->tries < TRIES_BEHIND;
-    if (!c->is_behind)
-        c->epoch = epoch;
+    return at != NULL ? strtoull(at + sizeof(field) - 1, NULL, 10) : c->epoch;
+}
+
+static bool is_in_election(const struct shed_servers *c, uint64_t now_ms)
+{
+    return c->elected_ms > 0 && now_ms - c->elected_ms < ELECTION_MS;
+}
+
+static void learn_epoch(struct shed_servers *c, unsigned long long epoch)
+{
+    if (epoch != c->epoch && c->epoch > 0)
+        c->elected_ms = shed_now_ms();
+    c->epoch = epoch;
 }
 
 /* Without the right to CLUSTER INFO the node is believed. */
@@ -363,20 +404,23 @@ static void on_info(void *arg, const struct shed_call_result *result)
     const char *text = shed_reply_bytes(result->reply, &size);
 
     c->is_cut_off = text != NULL && strstr(text, "cluster_state:fail") != NULL;
-    note_epoch(c, text);
+    c->is_behind = epoch_in(c, text) < c->epoch && c->tries < TRIES_BEHIND;
+    if (!c->is_behind)
+        learn_epoch(c, epoch_in(c, text));
 }
 
 /* reply: NULL: there is none. */
 static void take_map(struct shed_servers *c, const struct shed_reply *reply)
 {
+    uint64_t now_ms = shed_now_ms();
     struct shed_cluster_change change;
 
     shed_mutex_lock(&c->mu);
-    change = shed_cluster_map_take(&c->map, reply, c->scout_at.host,
-                                   shed_now_ms(), may_own, c);
-    if (change.is_valid && (c->is_cut_off || is_any_down_locked(c)))
-        (void)shed_cluster_map_hurry(&c->map, NULL, c->is_cut_off,
-                                     shed_now_ms());
+    change = shed_cluster_map_take(&c->map, reply, c->scout_at.host, now_ms,
+                                   may_own, c);
+    if (change.is_valid &&
+        (c->is_cut_off || is_any_down_locked(c) || is_in_election(c, now_ms)))
+        (void)shed_cluster_map_hurry(&c->map, NULL, c->is_cut_off, now_ms);
     shed_mutex_unlock(&c->mu);
     c->tries = change.is_valid ? 0 : c->tries + 1;
     if (change.is_valid || /* or none of them answers */
@@ -394,10 +438,15 @@ static void on_slots(void *arg, const struct shed_call_result *result)
     take_map(c, c->is_behind ? NULL : result->reply);
 }
 
+static struct shed_args ask_info(void)
+{
+    return shed_args_of("CLUSTER", "INFO", NULL);
+}
+
 /* Ask: by the scout that is there, or by a new one. */
 static void ask(struct shed_servers *c)
 {
-    const struct shed_args info = shed_args_of("CLUSTER", "INFO", NULL);
+    const struct shed_args info = ask_info();
     const struct shed_args slots = shed_args_of("CLUSTER", "SLOTS", NULL);
     bool is_new;
 
@@ -455,6 +504,44 @@ static void on_wake(struct shed_post *post)
         follow_map(c);
 }
 
+/* A server that knows of a later epoch than the scout is asked for the map. */
+static void on_watched(void *arg, const struct shed_call_result *result)
+{
+    const struct shed_server *server = arg;
+    const struct shed_client *client = server->owner;
+    struct shed_servers *c = client->servers;
+    size_t size = 0;
+    const char *text = shed_reply_bytes(result->reply, &size);
+
+    if (epoch_in(c, text) <= c->epoch)
+        return;
+    learn_epoch(c, epoch_in(c, text));
+    c->candidate = (server->place + PLACES - 1) % PLACES; /* it comes next */
+    hurry(c, NULL);
+}
+
+/* Ask the next server that is up. One that hangs does not hold up the others.
+ */
+static void on_watch(void *arg)
+{
+    struct shed_servers *c = arg;
+    const struct shed_args info = ask_info();
+    struct shed_server *server = NULL;
+
+    shed_mutex_lock(&c->mu);
+    for (size_t i = 0; server == NULL && i < SHED_CLUSTER_NODES_MAX; i++) {
+        c->watched = (c->watched + 1) % SHED_CLUSTER_NODES_MAX;
+        server = in_use_locked(c, c->watched);
+        if (server != NULL && (server->watch.fn != NULL || !is_up(server)))
+            server = NULL;
+    }
+    shed_mutex_unlock(&c->mu);
+    if (server != NULL)
+        shed_session_call(server->session, &server->watch, &info, on_watched,
+                          server);
+    shed_timer_set(c->watch, WATCH_MS);
+}
+
 /* ---------------------------------------------------------------- the calls */
 
 void shed_client_wait(struct shed_client *client, uint64_t deadline_ms)
@@ -490,13 +577,6 @@ struct shed_bytes shed_servers_key(const struct shed_args *args)
 
     assert(i < args->count);
     return shed_bytes(args->at[i], args->size[i]);
-}
-
-static void hurry(struct shed_servers *c, const struct shed_redirect *redirect)
-{
-    shed_mutex_lock(&c->mu);
-    hurry_locked(c, redirect, redirect == NULL);
-    shed_mutex_unlock(&c->mu);
 }
 
 /* The server that a redirection names, held. Returns: NULL: there is no memory
@@ -650,9 +730,11 @@ enum shed_code shed_servers_create(struct shed_client *client,
     atomic_init(&c->is_settled, !c->is_cluster);
     c->wake.run = on_wake;
     c->candidate = SHED_CLUSTER_NODES_MAX - 1; /* the seeds come next */
-    if (c->is_cluster)
+    if (c->is_cluster) {
         c->timer = shed_timer_create(client->reactor, on_timer, c);
-    if (c->is_cluster && c->timer == NULL)
+        c->watch = shed_timer_create(client->reactor, on_watch, c);
+    }
+    if (c->is_cluster && (c->timer == NULL || c->watch == NULL))
         return shed_fail_nomem(err, "a client");
     return make_first(c, err);
 }
@@ -660,12 +742,15 @@ enum shed_code shed_servers_create(struct shed_client *client,
 void shed_servers_open(struct shed_servers *c)
 {
     follow_map(c);
+    if (c->is_cluster)
+        shed_timer_set(c->watch, WATCH_MS);
 }
 
 void shed_servers_close(struct shed_servers *c)
 {
     shed_timer_destroy(c->timer);
-    c->timer = NULL;
+    shed_timer_destroy(c->watch);
+    c->timer = c->watch = NULL;
     shed_pipe_close(c->scout);
     c->scout = NULL;
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)

@@ -78,6 +78,7 @@ struct shed_server {
     /* its owner's, on the reactor thread only */
     unsigned changes; /* of its runs that were heard of */
     bool is_open;     /* its session is */
+    struct shed_call watch;
 };
 
 struct shed_server_status {

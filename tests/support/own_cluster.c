@@ -1,6 +1,7 @@
 /* See own_cluster.h. */
 #include "support/own_cluster.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -152,6 +153,33 @@ bool own_cluster_is_primary(const struct own_cluster *c, size_t node)
     return strcmp(role, "master") == 0;
 }
 
+static unsigned long long epoch_of(const struct server *s)
+{
+    redisReply *reply = server_run(s, "CLUSTER INFO");
+    const char *at = strstr(reply->str, "cluster_current_epoch:");
+    unsigned long long epoch = strtoull(strchr(at, ':') + 1, NULL, 10);
+
+    freeReplyObject(reply);
+    return epoch;
+}
+
+/* A replica that takes over begins the epoch behind the last one that it knows.
+ */
+static bool is_of_one_epoch(const struct own_cluster *c)
+{
+    unsigned long long least = ULLONG_MAX, most = 0;
+
+    for (size_t i = 0; i < c->count; i++) {
+        unsigned long long epoch;
+        if (c->node[i].pid == 0)
+            continue;
+        epoch = epoch_of(&c->node[i]);
+        least = epoch < least ? epoch : least;
+        most = epoch > most ? epoch : most;
+    }
+    return least >= most;
+}
+
 void own_cluster_await(const struct own_cluster *c)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -160,6 +188,7 @@ void own_cluster_await(const struct own_cluster *c)
         WAIT_FOR(knows_all(c, i) && says(&c->node[i], "cluster_state:ok"));
         WAIT_FOR(own_cluster_is_primary(c, i) || server_follows(&c->node[i]));
     }
+    WAIT_FOR(is_of_one_epoch(c));
 }
 
 /* ---------------------------------------------------------- start and stop */

@@ -79,7 +79,9 @@ bool shed_get_looks_first(const struct shed_cache *cache,
 {
     if (!shed_tag_log_is_known(cache->tag_log))
         return true;
-    return terms->looks_first || !shed_flights_has(cache->flights, key);
+    return terms->looks_first ||
+           (!shed_flights_has(cache->flights, key) &&
+            !shed_flights_is_over(cache->flights, key, terms->start_us / 1000));
 }
 
 void shed_get_count(const struct shed_key_get *g)

@@ -54,7 +54,9 @@ static struct shed_error timed_out(unsigned char awaited)
     return why;
 }
 
-/* What GET has found, as far as a flight needs to know. */
+/* What GET has found, as far as a flight needs to know. If there was none, the
+ * row that a flight has brought is over, or a flight is that was to be joined.
+ */
 static struct shed_seen seen(const struct shed_look *look)
 {
     struct shed_seen s = {.aged = NULL};
@@ -66,6 +68,8 @@ static struct shed_seen seen(const struct shed_look *look)
         s.first = SHED_FIRST_GET;
     else if (look->found == SHED_FOUND_NOTHING)
         s.first = SHED_FIRST_SET;
+    else if (look->found == SHED_FOUND_UNKNOWN)
+        s.first = SHED_FIRST_BOTH;
     return s;
 }
 

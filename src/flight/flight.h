@@ -98,7 +98,8 @@ enum shed_flight_send {
 enum shed_flight_first {
     SHED_FIRST_NOTHING,
     SHED_FIRST_GET, /* the key probably has a value, or another's lease */
-    SHED_FIRST_SET  /* it has probably nothing */
+    SHED_FIRST_SET, /* it has probably nothing */
+    SHED_FIRST_BOTH /* GET, and then SET if that finds nothing */
 };
 
 enum shed_flight_answer {

@@ -175,10 +175,21 @@ static bool claim(struct shed_flight_task *t)
 static void send_first(struct shed_flight_task *t)
 {
     bool is_sent = (t->first == SHED_FIRST_SET && claim(t)) ||
-                   (t->first == SHED_FIRST_GET && look(t));
+                   (t->first != SHED_FIRST_NOTHING &&
+                    t->first != SHED_FIRST_SET && look(t));
 
     if (!is_sent)
         send_acquire(t);
+}
+
+/* Where SET has found something, GET tells what. */
+static enum shed_flight_first next_first(enum shed_flight_first first,
+                                         bool is_nil)
+{
+    if (first == SHED_FIRST_SET)
+        return SHED_FIRST_GET;
+    return first == SHED_FIRST_BOTH && is_nil ? SHED_FIRST_SET
+                                              : SHED_FIRST_NOTHING;
 }
 
 static void on_first(void *arg, const struct shed_call_result *result)
@@ -190,8 +201,7 @@ static void on_first(void *arg, const struct shed_call_result *result)
         shed_flight_task_drive(t, event);
         return;
     }
-    /* where SET has found something, GET tells what */
-    t->first = t->first == SHED_FIRST_SET ? SHED_FIRST_GET : SHED_FIRST_NOTHING;
+    t->first = next_first(t->first, shed_reply_is_nil(result->reply));
     send_first(t);
 }
 

@@ -54,6 +54,16 @@ static void set_origin(const struct shed_flight_task *t,
     }
 }
 
+static void note_end(struct shed_flight_task *t, const struct shed_value *value)
+{
+    const struct shed_freshness_rule *rule = &t->flights->cache->rule;
+
+    shed_table_note_end(
+        t, value != NULL && value->fresh_ms > 0
+               ? shed_now_ms() + shed_freshness_kept_ms(rule, value->fresh_ms)
+               : 0);
+}
+
 static void answer(struct shed_flight_task *t,
                    const struct shed_flight_act *act)
 {
@@ -66,6 +76,7 @@ static void answer(struct shed_flight_task *t,
         value = t->job.loaded.value;
     if (value != NULL)
         set_origin(t, act, value);
+    note_end(t, value);
     is_anybody = shed_table_answer(t, act->answer_upto, value, &t->error);
     assert(!is_anybody || value == NULL || value != t->job.loaded.value ||
            !t->job.loaded.is_unmodified);

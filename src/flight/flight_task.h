@@ -39,6 +39,12 @@ enum shed_flight_role {
  * tens of thousands of flights. */
 #define SHED_FLIGHT_CHAINS ((size_t)4096)
 
+/* Of so many keys it is remembered when what their flights have brought ends.
+ * A place has SHED_ROW_END_BITS of that time in ms, and above it bits of the
+ * key's hash. */
+#define SHED_ROW_ENDS ((size_t)1024)
+#define SHED_ROW_END_BITS 40
+
 /* All flights of a cache. */
 struct shed_flights {
     /* set at creation */
@@ -54,6 +60,7 @@ struct shed_flights {
     /* atomic */
     struct shed_latch end; /* of each task, and of the open cache */
     atomic_size_t count;   /* in the table; read without a lock by each hit */
+    _Atomic uint64_t row_end[SHED_ROW_ENDS]; /* 0: of none */
 
     struct shed_mutex mu;
     /* under mu */
@@ -182,6 +189,10 @@ uint64_t shed_table_newest(const struct shed_flight_task *task);
 bool shed_table_answer(struct shed_flight_task *task, uint64_t upto,
                        struct shed_value *value,
                        const struct shed_error *error);
+
+/* Remember that what the flight has brought ends at this time (shed_now_ms); 0:
+ * it has brought nothing. */
+void shed_table_note_end(struct shed_flight_task *task, uint64_t end_ms);
 
 /* From now on no caller joins this flight, and another one may work in the
  * background. */

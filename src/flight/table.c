@@ -155,6 +155,39 @@ uint64_t shed_table_newest(const struct shed_flight_task *t)
     return t->callers.first != NULL ? t->last_number : t->left_number;
 }
 
+/* ------------------------------------------------------------ ends of rows */
+
+static size_t place_of(struct shed_map_key key)
+{
+    return (size_t)(key.hash % SHED_ROW_ENDS);
+}
+
+static uint64_t end_of(struct shed_map_key key, uint64_t end_ms)
+{
+    return (key.hash >> SHED_ROW_END_BITS << SHED_ROW_END_BITS) | end_ms;
+}
+
+void shed_table_note_end(struct shed_flight_task *t, uint64_t end_ms)
+{
+    struct shed_map_key key = t->in_table.key;
+
+    if (end_ms >> SHED_ROW_END_BITS != 0)
+        end_ms = 0;
+    atomic_store_explicit(&t->flights->row_end[place_of(key)],
+                          end_ms > 0 ? end_of(key, end_ms) : 0,
+                          memory_order_relaxed);
+}
+
+bool shed_flights_is_over(const struct shed_flights *fs,
+                          const struct shed_key *key, uint64_t now_ms)
+{
+    struct shed_map_key wanted = shed_map_key(key->redis);
+    uint64_t end = atomic_load_explicit(&fs->row_end[place_of(wanted)],
+                                        memory_order_relaxed);
+
+    return end > end_of(wanted, 0) && end <= end_of(wanted, now_ms);
+}
+
 /* ----------------------------------------------------------------- flights */
 
 bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)

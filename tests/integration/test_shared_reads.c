@@ -3,6 +3,7 @@
  * may be shared, and all others wait for the next. */
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/latch.h"
 #include "support/fixture.h"
@@ -111,6 +112,87 @@ TEST(a_refusal_reaches_all_with_its_reason)
         ck_assert_ptr_nonnull(strstr(getters[i].error.reason, "refused GET"));
     }
     server_do(&fixture.server, "ACL SETUSER default +get");
+}
+
+/* ---------------------------------------------------- rows that have ended */
+
+/* Long enough that both processes have it before it ends. */
+enum { TTL_MS = 500 };
+
+static struct peer peer;
+
+static void open_both(void)
+{
+    fixture.cache_options.ttl_ms = scaled_ms(TTL_MS);
+    fixture.cache_options.ttl_jitter_pct = 0;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    expect_text(fixture.cache, "other", "other@1"); /* both are connected */
+    expect_text(peer.cache, "other", "other@1");
+}
+
+/* Scripts that take leases look into the key as well. */
+static long long looks(void)
+{
+    return server_calls(&fixture.server, "get") +
+           server_calls(&fixture.server, "evalsha");
+}
+
+/* Both processes want the row, of which Redis has none; the first one loads it.
+ * Returns: how often they have looked before the load ended. */
+static long long miss_in_both(void)
+{
+    long long count = looks();
+    unsigned long long before = stats_of(peer.cache).waits;
+
+    getter_hold(&getters[0], &fixture, "k");
+    getter_start(&getters[1], peer.cache, "k");
+    WAIT_FOR(stats_of(peer.cache).waits > before);
+    count = looks() - count;
+    table_release(&fixture.table);
+    getter_expect(&getters[0], "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&getters[1], "k@1", SHED_ORIGIN_WAITED);
+    return count;
+}
+
+static bool has_ended(void)
+{
+    return server_int(&fixture.server, "EXISTS t:{k}") == 0;
+}
+
+/* The first time a caller looks, and the flight of one that has found a lease
+ * looks again, to hear when that ends. Then only flights look. */
+TEST(once_a_row_has_ended_each_process_asks_for_it_with_one_get)
+{
+    getters[0] = getters[1] = (struct getter){.timeout_ms = 0};
+    open_both();
+    ck_assert_int_eq(miss_in_both(), 3);
+    for (int i = 0; i < 3; i++) {
+        WAIT_FOR(has_ended());
+        ck_assert_int_eq(miss_in_both(), 2);
+    }
+    peer_close(&peer);
+}
+
+/* The process has not heard of it. */
+TEST(a_row_that_was_replaced_before_its_end_is_read_as_ever)
+{
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    unsigned long long misses;
+
+    getters[0] = getters[1] = (struct getter){.timeout_ms = 0};
+    o.ttl_ms = scaled_ms(100 * TTL_MS);
+    open_both();
+    (void)miss_in_both();
+    EXPECT_OK(
+        shed_put(fixture.cache, shed_str("k"), shed_str("k@1"), &o, NULL));
+    usleep((unsigned)scaled_ms(TTL_MS) * 1000);
+    expect_text(peer.cache, "k", "k@1"); /* by a flight */
+    misses = stats_of(peer.cache).misses;
+    expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(stats_of(peer.cache).misses, misses);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    peer_close(&peer);
 }
 
 int main(void)

@@ -291,10 +291,14 @@ translate_publish(struct sim_flight *f, const struct model_reply *reply)
 static void send_next(struct sim *s, struct sim_flight *f,
                       const struct sim_request *r)
 {
-    bool looks =
-        r->call.first == SHED_FIRST_SET && s->process[f->process].has_pushes;
+    enum shed_flight_first next = SHED_FIRST_NOTHING;
 
-    send_to_store(s, f, r->what, looks ? SHED_FIRST_GET : SHED_FIRST_NOTHING);
+    if (r->call.first == SHED_FIRST_BOTH && r->reply.integer == 1)
+        next = SHED_FIRST_SET;
+    else if (r->call.first == SHED_FIRST_SET &&
+             s->process[f->process].has_pushes)
+        next = SHED_FIRST_GET;
+    send_to_store(s, f, r->what, next);
 }
 
 static void on_flight_reply(struct sim *s, struct sim_flight *f,
@@ -513,7 +517,7 @@ void sim_on_call(struct sim *s, const struct sim_event *e)
     if (is_new) {
         f = make_flight(s, process, e->key);
         /* what the caller's GET found can be wrong by now */
-        f->machine.first = (enum shed_flight_first)sim_draw(s, 3);
+        f->machine.first = (enum shed_flight_first)sim_draw(s, 4);
     }
     f->caller[f->caller_count++] = s->caller_count;
     if (sim_chance(s, s->mode->leave_pct))

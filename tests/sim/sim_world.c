@@ -188,7 +188,7 @@ static void on_execute(struct sim *s, size_t index)
     before = *model_peek(&s->model, &s->model.slot[r->call.key]);
     refresh = *model_peek(&s->model, &s->model.refresh[r->call.key]);
     if (before.type == MODEL_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE &&
-        r->call.first != SHED_FIRST_GET)
+        r->call.first != SHED_FIRST_GET && r->call.first != SHED_FIRST_BOTH)
         s->absences++;
     model_call(&s->model, &r->call, &r->reply);
     if (leads_refresh(r) && refresh.type == MODEL_ABSENT)

@@ -536,8 +536,8 @@ static void acquire(struct model *t, const struct model_call *call,
     }
 }
 
-/* In place of acquire: the reply is one of acquire's, or 0: acquire has to
- * decide. */
+/* In place of acquire: the reply is one of acquire's, or 1: there is nothing,
+ * or 0: acquire has to decide. */
 static void look(struct model *t, const struct model_call *call,
                  struct model_reply *reply)
 {
@@ -549,7 +549,7 @@ static void look(struct model *t, const struct model_call *call,
     else if (kind == 'L' && is_alive(t, call, aim.slot))
         say_wait(t, call, &aim, reply);
     else
-        say_integer(reply, 0);
+        say_integer(reply, aim.slot->type == MODEL_ABSENT);
 }
 
 static void claim(struct model *t, const struct model_call *call,
@@ -567,7 +567,7 @@ static void claim(struct model *t, const struct model_call *call,
 static void try_acquire(struct model *t, const struct model_call *call,
                         struct model_reply *reply)
 {
-    if (call->first == SHED_FIRST_GET)
+    if (call->first == SHED_FIRST_GET || call->first == SHED_FIRST_BOTH)
         look(t, call, reply);
     else if (call->first == SHED_FIRST_SET)
         claim(t, call, reply);

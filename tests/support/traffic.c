@@ -96,7 +96,6 @@ static unsigned read_row(struct traffic *t, struct shed_cache *cache,
         snprintf(expected, sizeof(expected), "%s@%u", key, version);
         if (strcmp(row, expected) != 0 || version == 0)
             note(t, &t->wrong, "wrong", key, row);
-        atomic_fetch_add(&t->hits, value->origin == SHED_ORIGIN_REDIS);
     }
     shed_value_unref(value);
     if (shed_now_ms() - begin_ms >

@@ -25,7 +25,7 @@ struct traffic {
     atomic_uint version[TRAFFIC_KEYS];
     atomic_uint confirmed[TRAFFIC_KEYS], ended[TRAFFIC_KEYS];
     /* counted */
-    atomic_uint loads, reads, hits, writes;
+    atomic_uint loads, reads, writes;
     atomic_uint running, most_running; /* loads at a time */
     atomic_uint old;                   /* rows older than that */
     atomic_uint wrong;   /* rows of another key, or never written */

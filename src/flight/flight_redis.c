@@ -8,8 +8,9 @@
  * acquire, publish, fail, release (a fail without a marker) and renew.
  * Each is one round trip and atomic. Before acquire, which takes up to six
  * commands, goes the one that is probably enough: SET NX, where the first
- * caller has found nothing; GET, behind a push or where it has found a lease.
- * What that does not decide, acquire does. Each call can be sent again after a
+ * caller has found nothing; GET, behind a push or where it has found a lease;
+ * GET and then SET NX, where it has not looked. What that does not decide,
+ * acquire does. Each call can be sent again after a
  * lost reply: acquire recognises its own lease by process and flight number,
  * publish finds its own value and reports it as another's, the others compare.
  *

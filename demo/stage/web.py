@@ -23,6 +23,14 @@ POLICY = ("default-src 'self'; object-src 'none'; base-uri 'none'; form-action '
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
+def understand(parse, text):
+    """What a client has sent, parsed."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise Failure(400, f"it cannot be understood: {error}") from error
+
+
 def load_page(chart_js):
     """The files of the page by path: what a browser has to be told, and their bytes."""
     folder, files = os.path.join(HERE, "page"), {}
@@ -88,7 +96,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def get_entry(self):
         """What Redis has of an item in a lane; decoded by the tool for the lane snowshed."""
-        asked = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+        asked = understand(urllib.parse.parse_qs, urllib.parse.urlsplit(self.path).query)
         lane, item = asked.get("lane", [""])[0], asked.get("id", [""])[0]
         if lane not in LANES or not re.fullmatch(r"[0-9]{1,19}", item):
             self.refuse(400, "give lane=none, setnx or snowshed, and id=NUMBER")
@@ -125,7 +133,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             clients, skew = traffic.pop("clients"), traffic.pop("skew")
             if traffic or type(clients) is not int or type(skew) not in (int, float):
                 raise ValueError("wrong names or kinds of values")
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             self.refuse(400, f'the body must be {{"clients": n, "skew": x}}: {error}')
             return
         if not 0 <= clients <= CLIENTS_MAX:
@@ -159,7 +167,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         size = self.headers.get("Content-Length", "")
         if kind != "application/json":
             self.refuse(415, "Content-Type must be application/json")
-        elif not size.isdigit() or int(size) > BODY_MAX_BYTES:
+        elif not size.isdigit() or understand(int, size) > BODY_MAX_BYTES:
             self.refuse(413, f"the body must have a length, of at most {BODY_MAX_BYTES} bytes")
         else:
             return self.rfile.read(int(size))
@@ -168,7 +176,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self):
         if not self.is_ours():
             return
-        path = urllib.parse.urlsplit(self.path).path
+        path = understand(urllib.parse.urlsplit, self.path).path
         gets = {"/lanes": self.get_lanes, "/events": self.get_events, "/entry": self.get_entry,
                 **{name: lambda: self.get_file(path) for name in self.page}}
         is_get = self.command in ("GET", "HEAD")
@@ -191,9 +199,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             self.answer()
         except Failure as failure:
-            self.reply_json(failure.status, {"error": str(failure)})
-        except (ValueError, RecursionError) as error:  # a target, a length or a body
-            self.refuse(400, f"it cannot be understood: {error}")
+            self.refuse(failure.status, str(failure))
 
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET
 

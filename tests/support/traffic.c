@@ -263,6 +263,18 @@ void traffic_check(struct traffic *t, bool are_writes_kept)
     ck_assert_uint_le(atomic_load(&t->most_running), TRAFFIC_LOADS);
 }
 
+/* The reply to a command about the key. Returns: -1: an error; for a moment a
+ * cluster may be down, or a node may not have the key any more. */
+static long long ask(const struct server *server, const char *command,
+                     const char *key)
+{
+    redisReply *reply = server_run(server, command, key);
+    long long answer = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
+
+    freeReplyObject(reply);
+    return answer;
+}
+
 bool gives_hits(struct shed_cache *cache, const struct server *server,
                 const char *key)
 {
@@ -272,17 +284,7 @@ bool gives_hits(struct shed_cache *cache, const struct server *server,
                   value->origin == SHED_ORIGIN_REDIS;
 
     shed_value_unref(value);
-    return is_hit && server_int(server, "EXISTS t:{%s}", key) == 1;
-}
-
-/* A cluster may be down for a moment. */
-static bool forgets(const struct server *server, const char *key)
-{
-    redisReply *reply = server_run(server, "DEL t:{%s}", key);
-    bool is = reply->type == REDIS_REPLY_INTEGER;
-
-    freeReplyObject(reply);
-    return is;
+    return is_hit && ask(server, "EXISTS t:{%s}", key) == 1;
 }
 
 void expect_hits_soon(struct shed_cache *cache, const struct server *server,
@@ -293,7 +295,7 @@ void expect_hits_soon(struct shed_cache *cache, const struct server *server,
     struct pulse pulse = {0};
 
     pulse_start(&pulse);
-    WAIT_FOR(forgets(server, key));
+    WAIT_FOR(ask(server, "DEL t:{%s}", key) >= 0);
     WAIT_FOR(gives_hits(cache, server, key));
     after_ms = shed_now_ms() - begin_ms;
     pulse_stop(&pulse);

@@ -25,14 +25,14 @@ enum phase {
 
 struct get {
     struct shed_pending pending; /* first */
-    unsigned char phase;
-    bool is_softly; /* FLYING: until the soft timeout */
     struct shed_key_get get;
-    struct shed_terms terms;
     struct shed_asker asker;
     struct shed_tag_learner learner;
     char name[]; /* of the key in Redis */
 };
+
+_Static_assert(sizeof(struct get) <= 384 || sizeof(void *) != 8,
+               "a hundred thousand calls may be outstanding");
 
 static struct get *get_of(struct shed_pending *pending)
 {
@@ -70,7 +70,7 @@ static void stop(struct get *g)
     shed_tag_log_leave(g->get.cache->tag_log, &g->learner);
     shed_async_leave(&g->asker);
     shed_get_end_reading(&g->get);
-    if (g->phase == FLYING) {
+    if (g->pending.phase == FLYING) {
         shed_slow_leave(&g->get);
         return; /* it is answered in a moment */
     }
@@ -89,13 +89,13 @@ static void on_learnt(struct shed_tag_learner *learner,
 
 static void learn(struct get *g, enum phase phase)
 {
-    g->phase = (unsigned char)phase;
+    g->pending.phase = (unsigned char)phase;
     shed_tag_log_await(g->get.cache->tag_log, &g->learner, on_learnt);
     shed_async_set_due(
         &g->pending,
         phase == LEARNING
-            ? shed_look_until_ms(g->get.cache, &g->get.key, &g->terms)
-            : shed_terms_deadline_ms(&g->terms));
+            ? shed_look_until_ms(g->get.cache, &g->get.key, &g->get.terms)
+            : shed_terms_deadline_ms(&g->get.terms));
 }
 
 /* Ask Redis for the key. Returns: false: there is nothing to wait for. */
@@ -109,8 +109,8 @@ static bool ask(struct get *g, bool is_second)
         return false; /* whatever GET would find is of no use */
     /* the one that is shared may have begun before an invalidation that this
        call must see */
-    may_share =
-        !is_second && shed_terms_may_share(&g->terms) && !g->get.look.is_missed;
+    may_share = !is_second && shed_terms_may_share(&g->get.terms) &&
+                !g->get.look.is_missed;
     if (shed_async_ask(g->pending.cache->async_reads, &g->asker, &g->get.key,
                        may_share))
         return true;
@@ -137,15 +137,15 @@ static void on_answer(struct shed_caller *caller)
 
 static void fly(struct get *g)
 {
-    const struct shed_terms *terms = &g->terms;
+    const struct shed_terms *terms = &g->get.terms;
 
-    g->phase = FLYING;
-    g->is_softly = shed_terms_are_soft(terms);
+    g->pending.phase = FLYING;
+    g->pending.is_softly = shed_terms_are_soft(terms);
     shed_slow_join(&g->get);
-    if (g->is_softly)
+    if (g->pending.is_softly)
         shed_slow_leave_old(
             &g->get, shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
-    shed_async_set_due(&g->pending, g->is_softly
+    shed_async_set_due(&g->pending, g->pending.is_softly
                                         ? shed_terms_soft_deadline_ms(terms)
                                         : shed_terms_deadline_ms(terms));
 }
@@ -153,17 +153,17 @@ static void fly(struct get *g)
 /* At the soft timeout. */
 static void leave_softly(struct get *g)
 {
-    g->is_softly = false;
-    shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
+    g->pending.is_softly = false;
+    shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->get.terms));
     if (!look_again(g))
         shed_slow_leave_old(&g->get, UINT64_MAX);
 }
 
 static void look_last(struct get *g)
 {
-    g->phase = LAST_LOOK;
+    g->pending.phase = LAST_LOOK;
     if (look_again(g))
-        shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
+        shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->get.terms));
     else
         finish(g);
 }
@@ -204,13 +204,13 @@ static void looked(struct get *g)
 
 static void look(struct get *g)
 {
-    g->phase = LOOKING;
+    g->pending.phase = LOOKING;
     g->get.look.must_learn = false;
-    if (shed_get_looks_first(g->get.cache, &g->terms, &g->get.key) &&
+    if (shed_get_looks_first(g->get.cache, &g->get.terms, &g->get.key) &&
         ask(g, false))
         shed_async_set_due(
             &g->pending,
-            shed_look_until_ms(g->get.cache, &g->get.key, &g->terms));
+            shed_look_until_ms(g->get.cache, &g->get.key, &g->get.terms));
     else
         looked(g);
 }
@@ -221,8 +221,8 @@ static void start(struct get *g)
         looked(g);
         return;
     }
-    g->get.value =
-        shed_look_near(g->get.cache, shed_key_bytes(&g->get.key), &g->terms);
+    g->get.value = shed_look_near(g->get.cache, shed_key_bytes(&g->get.key),
+                                  &g->get.terms);
     if (g->get.value != NULL)
         end(g);
     else if (!shed_tag_log_is_known(g->get.cache->tag_log))
@@ -244,8 +244,8 @@ bool shed_async_get_can_fly(struct shed_asker *asker)
 {
     const struct get *g = owner_of(asker);
 
-    return g->phase == LOOKING &&
-           !shed_get_looks_first(g->get.cache, &g->terms, &g->get.key);
+    return g->pending.phase == LOOKING &&
+           !shed_get_looks_first(g->get.cache, &g->get.terms, &g->get.key);
 }
 
 enum shed_code shed_async_get_judge(struct shed_asker *asker,
@@ -253,10 +253,10 @@ enum shed_code shed_async_get_judge(struct shed_asker *asker,
                                     bool is_announced, struct shed_error *why)
 {
     struct get *g = owner_of(asker);
-    struct shed_terms terms = g->terms;
+    struct shed_terms terms = g->get.terms;
 
-    if (g->phase != LOOKING)
-        terms = shed_slow_second_terms(&g->terms);
+    if (g->pending.phase != LOOKING)
+        terms = shed_slow_second_terms(&g->get.terms);
     if (result->reply == NULL) {
         *why = *result->why;
         return why->code;
@@ -270,8 +270,8 @@ enum shed_code shed_async_get_judge(struct shed_asker *asker,
 static void take(struct get *g, enum shed_code code,
                  const struct shed_error *why)
 {
-    if (g->phase != LOOKING) {
-        if (g->phase == FLYING)
+    if (g->pending.phase != LOOKING) {
+        if (g->pending.phase == FLYING)
             shed_slow_leave_old(&g->get, UINT64_MAX);
         else
             finish(g);
@@ -296,7 +296,7 @@ void shed_async_get_take(struct shed_asker *asker, enum shed_code code,
 
 static void learnt(struct get *g, const struct shed_error *why)
 {
-    if (g->phase == JUDGING)
+    if (g->pending.phase == JUDGING)
         take_answer(g, why);
     else if (why != NULL)
         give_up_looking(g, why);
@@ -322,15 +322,15 @@ static void expire(struct get *g)
     (void)shed_fail(&why, SHED_ETIMEDOUT,
                     "the deadline passed while the call waited for Redis to "
                     "answer");
-    if (g->phase == LEARNING || g->phase == JUDGING) {
+    if (g->pending.phase == LEARNING || g->pending.phase == JUDGING) {
         shed_tag_log_leave(g->get.cache->tag_log, &g->learner);
         learnt(g, &why);
-    } else if (g->phase == LOOKING) {
+    } else if (g->pending.phase == LOOKING) {
         give_up_looking(g, &why);
-    } else if (g->phase == LAST_LOOK) {
+    } else if (g->pending.phase == LAST_LOOK) {
         shed_async_leave(&g->asker);
         finish(g);
-    } else if (g->is_softly) {
+    } else if (g->pending.is_softly) {
         leave_softly(g);
     } else {
         shed_async_leave(&g->asker);
@@ -343,7 +343,7 @@ static void step(struct shed_pending *pending, unsigned events)
     struct get *g = get_of(pending);
 
     if (events & SHED_ASYNC_ANSWERED)
-        g->phase = ANSWERED;
+        g->pending.phase = ANSWERED;
     if (g->pending.is_stopped)
         stop(g);
     else if (events & SHED_ASYNC_START)
@@ -369,9 +369,8 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     g->pending.cache = cache;
     g->pending.step = step;
     g->asker.is_let_through = is_let_through;
-    g->terms = *terms;
     g->get.cache = cache;
-    g->get.terms = &g->terms;
+    g->get.terms = *terms;
     g->get.caller.on_answer = on_answer;
     g->get.key = *key;
     g->get.key.redis.data = memcpy(g->name, key->redis.data, key->redis.size);

@@ -87,11 +87,11 @@ bool shed_get_looks_first(const struct shed_cache *cache,
 void shed_get_count(const struct shed_key_get *g)
 {
     struct shed_counters *c = &g->cache->counters;
-    uint64_t us = shed_now_us() - g->terms->start_us;
+    uint64_t us = shed_now_us() - g->terms.start_us;
 
     if (!g->is_miss && g->code == SHED_OK)
         shed_histogram_add(&c->hit_us, us);
-    else if (g->is_miss && !g->terms->only_cached)
+    else if (g->is_miss && !g->terms.only_cached)
         shed_histogram_add(&c->miss_us, us);
     shed_count_code(c, g->code);
 }
@@ -117,20 +117,20 @@ static bool reads_alone(struct shed_key_get *g)
     g->is_reader = true;
     return !shed_cache_takes_near(cache) &&
            (before < cache->client->links_limit ||
-            !shed_terms_may_share(g->terms)) &&
+            !shed_terms_may_share(&g->terms)) &&
            shed_tag_log_is_known(cache->tag_log);
 }
 
 /* By a GET in this thread. Returns: whether that was enough. */
 static bool get_here(struct shed_key_get *g, struct shed_error *why)
 {
-    if (!shed_get_looks_first(g->cache, g->terms, &g->key) || !reads_alone(g))
+    if (!shed_get_looks_first(g->cache, &g->terms, &g->key) || !reads_alone(g))
         return false;
-    g->code = shed_look(g->cache, &g->key, g->terms, &g->look, why);
+    g->code = shed_look(g->cache, &g->key, &g->terms, &g->look, why);
     shed_get_end_reading(g);
     g->is_looked = true;
     g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
-    if (shed_get_is_open(g) && g->terms->only_cached && !g->look.must_learn) {
+    if (shed_get_is_open(g) && g->terms.only_cached && !g->look.must_learn) {
         shed_slow_begin(g);
         (void)shed_fail(why, g->code, "%s", shed_error_kept(g->caller.why));
         shed_slow_end(g);
@@ -146,7 +146,7 @@ static enum shed_code await(struct shed_key_get *g, struct shed_error *why)
     struct shed_key_get *mine;
 
     if (await != NULL)
-        p = shed_async_get_create(g->cache, &g->key, g->terms, NULL);
+        p = shed_async_get_create(g->cache, &g->key, &g->terms, NULL);
     if (p == NULL) {
         free(await);
         shed_get_end_reading(g);
@@ -158,7 +158,7 @@ static enum shed_code await(struct shed_key_get *g, struct shed_error *why)
     mine->is_reader = g->is_reader;
     mine->caller.is_counted = true;
     return shed_await_one(
-        await, p, shed_terms_deadline_ms(g->terms) + SHED_AWAIT_READ_LATE_MS,
+        await, p, shed_terms_deadline_ms(&g->terms) + SHED_AWAIT_READ_LATE_MS,
         &g->value, why);
 }
 
@@ -195,8 +195,7 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
         return SHED_OK;
     terms.start_us = shed_now_us();
     shed_key_name(cache->name, key, &named);
-    g = (struct shed_key_get){
-        .cache = cache, .key = named.key, .terms = &terms};
+    g = (struct shed_key_get){.cache = cache, .key = named.key, .terms = terms};
     if (get_here(&g, &why))
         shed_get_count(&g);
     else

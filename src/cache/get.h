@@ -10,7 +10,7 @@ struct shed_key_get {
     /* set by its maker */
     struct shed_cache *cache;
     struct shed_key key;
-    const struct shed_terms *terms;
+    struct shed_terms terms;
     /* the result */
     struct shed_value *value;
     enum shed_code code;

@@ -29,8 +29,8 @@ void shed_get_fail(struct shed_key_get *g, const struct shed_error *why)
 
 void shed_get_take_look(struct shed_key_get *g, const struct shed_error *why)
 {
-    if (why != NULL && shed_look_without_redis(g->cache, &g->key, g->terms, why,
-                                               &g->look) != SHED_OK)
+    if (why != NULL && shed_look_without_redis(g->cache, &g->key, &g->terms,
+                                               why, &g->look) != SHED_OK)
         shed_get_fail(g, why);
     g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
 }
@@ -124,7 +124,7 @@ static void ran_late(struct shed_caller *caller)
 bool shed_slow_may_have_old(const struct shed_key_get *g)
 {
     return g->is_miss && !g->look.is_known && g->look.value == NULL &&
-           g->terms->looks_first &&
+           g->terms.looks_first &&
            (shed_get_is_open(g) || g->code == SHED_ESOURCE ||
             g->code == SHED_EBUSY) &&
            !shed_delivery_find(g->cache->delivery, g->key.redis, NULL);
@@ -185,7 +185,7 @@ void shed_slow_take_answer(struct shed_key_get *g, const struct shed_error *why)
         fail(caller, why);
     }
     if (caller->value != NULL &&
-        !shed_look_is_young(g->cache, &g->key, g->terms, &g->look,
+        !shed_look_is_young(g->cache, &g->key, &g->terms, &g->look,
                             caller->value)) {
         shed_value_unref(caller->value);
         caller->value = NULL;
@@ -212,7 +212,7 @@ void shed_slow_begin(struct shed_key_get *g)
     g->is_miss = true;
     shed_count(&g->cache->counters.misses, 1);
     shed_count(&g->cache->counters.tag_misses, g->look.is_revoked);
-    if (g->terms->only_cached)
+    if (g->terms.only_cached)
         do_without_load(g);
 }
 

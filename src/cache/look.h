@@ -32,9 +32,9 @@ struct shed_look {
     /* set by shed_look_begin */
     struct shed_local_mark mark;
     /* the result */
-    struct shed_value *value;   /* or NULL; a reference of the owner's */
-    enum shed_look_worth worth; /* of the value */
-    enum shed_look_found found;
+    struct shed_value *value; /* or NULL; a reference of the owner's */
+    unsigned char worth;      /* of the value; an enum shed_look_worth */
+    unsigned char found;      /* an enum shed_look_found */
     bool is_missed;  /* set by shed_look_begin: an invalidation waits to be
                         delivered, and what GET finds may be older */
     bool is_known;   /* what Redis has, which may be nothing */

@@ -49,9 +49,14 @@ struct shed_pending {
     bool is_stopped; /* it was cancelled, or the cache is being closed; code and
                         why are set: end as soon as nothing refers to it */
     enum shed_code code; /* of its end */
-    struct shed_heap_node due;
-    struct shed_value *value; /* at the end */
-    struct shed_error *why;   /* see shed_error_keep */
+    /* its step's: it is a get of one key, and this is where it stands */
+    unsigned char phase;
+    bool is_softly; /* it has a soft timeout to come */
+    union {
+        struct shed_heap_node due; /* until it has ended */
+        struct shed_value *value;  /* then */
+    };
+    struct shed_error *why; /* see shed_error_keep */
 };
 
 /* Make what a cache's calls share. Borrows cache, whose other parts have been

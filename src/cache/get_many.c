@@ -21,7 +21,6 @@
 struct one {
     struct shed_pending *get; /* until it begins; NULL: the key's row is near */
     struct shed_look look;    /* from then on: what it begins with */
-    struct shed_args args;    /* its MGET's, or behind the first key of one */
 };
 
 struct batch {
@@ -30,10 +29,12 @@ struct batch {
     struct shed_item *items; /* of those with a value nothing is awaited */
     size_t count;
     struct one *one;
-    unsigned together; /* keys of one MGET */
+    struct shed_await *await;
+    /* MGETs, of so many keys each, and behind them blocks of their arguments */
+    unsigned together;
+    size_t command_count;
     struct shed_args *commands;
     struct shed_reply **replies;
-    struct shed_await *await;
 };
 
 static void destroy_batch(struct batch *b)
@@ -49,11 +50,8 @@ static enum shed_code create_batch(struct batch *b, struct shed_error *err)
     size_t i = 0;
 
     b->one = calloc(b->count, sizeof(*b->one));
-    b->commands = calloc(b->count, sizeof(*b->commands));
-    b->replies = calloc(b->count, sizeof(struct shed_reply *));
     b->await = shed_await_create(b->count);
-    if (b->one == NULL || b->commands == NULL || b->replies == NULL ||
-        b->await == NULL)
+    if (b->one == NULL || b->await == NULL)
         goto fail;
     for (; i < b->count; i++) {
         struct shed_item *item = &b->items[i];
@@ -115,10 +113,22 @@ static struct shed_key_get *get_of(const struct batch *b, size_t i)
     return shed_async_get_of(b->one[i].get);
 }
 
+/* Make room for MGETs. Returns: false: without memory each key is asked for on
+ * its own. */
+static bool create_commands(struct batch *b)
+{
+    size_t blocks = 1 + b->together / SHED_ARGS_MAX;
+
+    b->command_count = (b->count + b->together - 1) / b->together;
+    b->commands = calloc(b->command_count * blocks, sizeof(*b->commands));
+    b->replies = calloc(b->command_count, sizeof(struct shed_reply *));
+    return b->commands != NULL && b->replies != NULL;
+}
+
 /* Add the keys to MGETs. Returns: until when to wait for them. */
 static uint64_t make_commands(struct batch *b)
 {
-    struct shed_args *last = NULL, *args;
+    struct shed_args *next = b->commands + b->command_count, *args = NULL;
     uint64_t until_ms = 0;
 
     for (size_t i = 0; i < b->count; i++) {
@@ -127,16 +137,15 @@ static uint64_t make_commands(struct batch *b)
         shed_look_begin(b->cache, &g->key, &g->look);
         one_ms = shed_look_until_ms(b->cache, &g->key, b->terms);
         until_ms = one_ms > until_ms ? one_ms : until_ms;
-        if (i % b->together > 0) {
-            args = &b->one[i].args;
-            last->more = args;
-        } else {
+        if (i % b->together == 0) {
             args = &b->commands[i / b->together];
             *args = shed_args_of("MGET", NULL);
             args->is_guarded = true;
+        } else if (args->count == SHED_ARGS_MAX) {
+            args->more = next;
+            args = next++;
         }
         shed_args_add(args, g->key.redis.data, g->key.redis.size);
-        last = args;
     }
     return until_ms;
 }
@@ -167,18 +176,16 @@ static void look_here(struct batch *b)
     struct shed_link_use use;
     struct shed_error unused;
     uint64_t until_ms;
-    size_t commands;
 
     b->together = together_of(b->cache);
-    if (b->together < 2)
+    if (b->together < 2 || !create_commands(b))
         return;
     until_ms = make_commands(b);
-    commands = (b->count + b->together - 1) / b->together;
-    if (shed_client_call(b->cache->client, b->commands, commands, b->replies,
-                         &use, NULL, until_ms, &unused) != SHED_OK)
+    if (shed_client_call(b->cache->client, b->commands, b->command_count,
+                         b->replies, &use, NULL, until_ms, &unused) != SHED_OK)
         return;
     take_replies(b, &use);
-    shed_reply_free_all(b->replies, commands);
+    shed_reply_free_all(b->replies, b->command_count);
 }
 
 void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,

@@ -19,8 +19,9 @@
 
 /* One key of a call. */
 struct one {
-    struct shed_pending *get; /* until it begins; NULL: the key's row is near */
-    struct shed_look look;    /* from then on: what it begins with */
+    struct shed_key key;
+    struct shed_look look; /* what its call begins with */
+    bool is_looked;        /* by MGET */
 };
 
 struct batch {
@@ -29,6 +30,7 @@ struct batch {
     struct shed_item *items; /* of those with a value nothing is awaited */
     size_t count;
     struct one *one;
+    char *names; /* of the keys in Redis */
     struct shed_await *await;
     /* MGETs, of so many keys each, and behind them blocks of their arguments */
     unsigned together;
@@ -40,41 +42,49 @@ struct batch {
 static void destroy_batch(struct batch *b)
 {
     free(b->one);
+    free(b->names);
     free(b->commands);
     free(b->replies);
 }
 
+static size_t names_size(const struct batch *b)
+{
+    size_t size = b->count * (SHED_REDIS_KEY_MAX_BYTES - SHED_KEY_MAX_BYTES);
+
+    for (size_t i = 0; i < b->count; i++)
+        size += b->items[i].key.size;
+    return size;
+}
+
 static enum shed_code create_batch(struct batch *b, struct shed_error *err)
 {
-    struct shed_named_key named;
-    size_t i = 0;
-
     b->one = calloc(b->count, sizeof(*b->one));
+    b->names = malloc(names_size(b));
     b->await = shed_await_create(b->count);
-    if (b->one == NULL || b->await == NULL)
-        goto fail;
-    for (; i < b->count; i++) {
+    if (b->one != NULL && b->names != NULL && b->await != NULL)
+        return SHED_OK;
+    free(b->await);
+    destroy_batch(b);
+    return shed_fail_nomem(err, "shed_get_many");
+}
+
+/* Take the rows that are near, and name the other keys. */
+static void begin_keys(struct batch *b)
+{
+    struct shed_named_key named;
+    char *name = b->names;
+
+    for (size_t i = 0; i < b->count; i++) {
         struct shed_item *item = &b->items[i];
         item->value = shed_look_near(b->cache, item->key, b->terms);
         if (item->value != NULL)
             continue;
         shed_key_name(b->cache->name, item->key, &named);
-        b->one[i].get = shed_async_get_create(b->cache, &named.key, b->terms,
-                                              &b->await->is_let_through);
-        if (b->one[i].get == NULL)
-            goto fail;
-        shed_async_get_of(b->one[i].get)->caller.is_counted = true;
+        b->one[i].key = named.key;
+        b->one[i].key.redis.data =
+            memcpy(name, named.bytes, named.key.redis.size);
+        name += named.key.redis.size;
     }
-    return SHED_OK;
-fail:
-    while (i > 0) {
-        free(b->one[--i].get);
-        shed_value_unref(b->items[i].value);
-        b->items[i].value = NULL;
-    }
-    free(b->await);
-    destroy_batch(b);
-    return shed_fail_nomem(err, "shed_get_many");
 }
 
 _Static_assert(offsetof(struct shed_item, key) == 0, "as an array's rule says");
@@ -108,11 +118,6 @@ static unsigned together_of(const struct shed_cache *cache)
     return fit < TOGETHER_MAX ? (unsigned)fit : TOGETHER_MAX;
 }
 
-static struct shed_key_get *get_of(const struct batch *b, size_t i)
-{
-    return shed_async_get_of(b->one[i].get);
-}
-
 /* Make room for MGETs. Returns: false: without memory each key is asked for on
  * its own. */
 static bool create_commands(struct batch *b)
@@ -132,10 +137,10 @@ static uint64_t make_commands(struct batch *b)
     uint64_t until_ms = 0;
 
     for (size_t i = 0; i < b->count; i++) {
-        struct shed_key_get *g = get_of(b, i);
+        struct one *one = &b->one[i];
         uint64_t one_ms;
-        shed_look_begin(b->cache, &g->key, &g->look);
-        one_ms = shed_look_until_ms(b->cache, &g->key, b->terms);
+        shed_look_begin(b->cache, &one->key, &one->look);
+        one_ms = shed_look_until_ms(b->cache, &one->key, b->terms);
         until_ms = one_ms > until_ms ? one_ms : until_ms;
         if (i % b->together == 0) {
             args = &b->commands[i / b->together];
@@ -145,7 +150,7 @@ static uint64_t make_commands(struct batch *b)
             args->more = next;
             args = next++;
         }
-        shed_args_add(args, g->key.redis.data, g->key.redis.size);
+        shed_args_add(args, one->key.redis.data, one->key.redis.size);
     }
     return until_ms;
 }
@@ -155,7 +160,7 @@ static uint64_t make_commands(struct batch *b)
 static void take_replies(struct batch *b, const struct shed_link_use *use)
 {
     for (size_t i = 0; i < b->count; i++) {
-        struct shed_key_get *g = get_of(b, i);
+        struct one *one = &b->one[i];
         struct shed_reply *whole = b->replies[i / b->together];
         struct shed_reply *reply = shed_reply_take(whole, i % b->together);
         struct shed_error unused;
@@ -164,9 +169,9 @@ static void take_replies(struct batch *b, const struct shed_link_use *use)
             atomic_store(&b->cache->client->address->is_mget_refused, true);
         if (reply == NULL)
             continue;
-        g->is_looked = shed_look_at(b->cache, &g->key, b->terms, reply, use,
-                                    &g->look, &unused) == SHED_OK;
-        b->items[i].value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
+        one->is_looked = shed_look_at(b->cache, &one->key, b->terms, reply, use,
+                                      &one->look, &unused) == SHED_OK;
+        b->items[i].value = shed_look_take(&one->look, SHED_LOOK_ANSWERS);
     }
 }
 
@@ -221,18 +226,32 @@ static enum shed_code fail_items(struct shed_item *items, size_t count,
     return why->code;
 }
 
-/* Begin the gets that have no value as calls. */
+/* Add the call of a key. Returns: false when out of memory. */
+static bool add_call(struct batch *b, size_t i)
+{
+    struct one *one = &b->one[i];
+    struct shed_pending *p = shed_async_get_create(
+        b->cache, &one->key, b->terms, &b->await->is_let_through);
+    struct shed_key_get *g;
+
+    if (p == NULL)
+        return false;
+    g = shed_async_get_of(p);
+    shed_look_share(b->cache, &one->key, &one->look, &g->look);
+    g->is_looked = one->is_looked;
+    g->caller.is_counted = true;
+    shed_await_add(b->await, i, p);
+    return true;
+}
+
+/* Begin calls of the keys that have no value. */
 static void begin_open(struct batch *b)
 {
     for (size_t i = b->count; i-- > 0;) {
-        if (b->items[i].value == NULL) {
-            shed_look_share(b->cache, &get_of(b, i)->key, &get_of(b, i)->look,
-                            &b->one[i].look);
-            shed_await_add(b->await, i, b->one[i].get);
-        } else {
-            shed_await_skip(b->await);
-            free(b->one[i].get);
-        }
+        if (b->items[i].value == NULL && add_call(b, i))
+            continue;
+        b->await->outcome[i].code = SHED_ENOMEM; /* or it has a value */
+        shed_await_skip(b->await);
     }
     shed_await_begin(b->await);
 }
@@ -243,10 +262,8 @@ static const char *fall_back(struct batch *b, size_t i,
                              const struct shed_error *late)
 {
     struct shed_item *item = &b->items[i];
-    struct shed_named_key named;
 
-    shed_key_name(b->cache->name, item->key, &named);
-    item->code = shed_look_fall_back(b->cache, &named.key, &b->one[i].look,
+    item->code = shed_look_fall_back(b->cache, &b->one[i].key, &b->one[i].look,
                                      late->code, late->reason, &item->value);
     return late->reason;
 }
@@ -278,6 +295,7 @@ static enum shed_code get_many(struct batch *b, struct shed_error *errors,
     struct shed_error all = {SHED_OK, ""}, late;
     bool is_late;
 
+    begin_keys(b);
     if (!shed_cache_takes_near(b->cache)) /* else all become near */
         look_here(b);
     begin_open(b);

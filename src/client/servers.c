@@ -49,6 +49,9 @@
  * off, so a takeover is known within twice this. */
 #define WATCH_MS 350
 
+/* And if it refuses that: each refusal is in its ACL LOG. */
+#define WATCH_REFUSED_MS 60000
+
 /* An epoch begins with an election. For so long its outcome may be missing in
  * the map of a node that knows of the epoch. */
 #define ELECTION_MS 2000
@@ -513,6 +516,8 @@ static void on_watched(void *arg, const struct shed_call_result *result)
     size_t size = 0;
     const char *text = shed_reply_bytes(result->reply, &size);
 
+    if (shed_reply_error(result->reply) != NULL && c->watch != NULL)
+        shed_timer_set(c->watch, WATCH_REFUSED_MS);
     if (epoch_in(c, text) <= c->epoch)
         return;
     learn_epoch(c, epoch_in(c, text));

@@ -374,6 +374,43 @@ TEST_EACH(a_probe_finds_what_a_node_does_not_grant, 0, 2)
         server_do(&cluster.node[i], "ACL DELUSER u");
 }
 
+static unsigned refusals(void)
+{
+    static const char field[] = "errorstat_NOPERM:count=";
+    unsigned count = 0;
+
+    for (size_t i = 0; i < cluster.count; i++) {
+        redisReply *reply = server_run(&cluster.node[i], "INFO errorstats");
+        const char *at = strstr(reply->str, field);
+        if (at != NULL)
+            count += (unsigned)strtoul(at + strlen(field), NULL, 10);
+        freeReplyObject(reply);
+    }
+    return count;
+}
+
+/* Only with each question for the map, and once for the epoch. */
+TEST(a_cluster_that_refuses_to_tell_its_epoch_is_asked_seldom)
+{
+    enum { A_WHILE_MS = 3000, MOST = 5 };
+    char uri[sizeof(cluster.uri) + 16];
+
+    cluster_init();
+    for (size_t i = 0; i < cluster.count; i++)
+        server_do(&cluster.node[i],
+                  "ACL SETUSER u on >p ~* &* +@all -cluster|info");
+    snprintf(uri, sizeof(uri), "redis+cluster://u:p@%s",
+             cluster.uri + strlen("redis+cluster://"));
+    fixture.uri = uri;
+    fixture_open(&fixture);
+    check_rows(&cluster);
+    WAIT_FOR(refusals() > 0);
+    usleep(A_WHILE_MS * 1000);
+    ck_assert_uint_le(refusals(), MOST);
+    for (size_t i = 0; i < cluster.count; i++)
+        server_do(&cluster.node[i], "ACL DELUSER u");
+}
+
 /* 0: the last seed is the only one that answers; 1: all seeds are replicas. */
 TEST_EACH(any_node_that_answers_tells_where_the_others_are, 0, 2)
 {

@@ -197,12 +197,13 @@ static void on_first(void *arg, const struct shed_call_result *result)
 {
     struct shed_flight_task *t = arg;
     struct shed_flight_event event;
+    bool is_nil = shed_reply_is_nil(result->reply); /* it may be taken */
 
     if (shed_flight_reply_decides(t, result, &event)) {
         shed_flight_task_drive(t, event);
         return;
     }
-    t->first = next_first(t->first, shed_reply_is_nil(result->reply));
+    t->first = next_first(t->first, is_nil);
     send_first(t);
 }
 

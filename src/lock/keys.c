@@ -35,7 +35,7 @@ const char *shed_lock_keys_name(struct shed_lock_spec *spec, bool has_sides,
                                 const void *name, size_t name_size, char *room)
 {
     static const char *const suffixes[SHED_LOCK_KEYS] = {"",   ":f", ":s",
-                                                         ":q", ":o", ":w"};
+                                                         ":w", ":q", ":o"};
     bool is_exact = !has_sides || spec->options->exact_key != 0;
     struct shed_hash_tag tag = {.at = name, .size = name_size};
 

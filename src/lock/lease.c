@@ -6,7 +6,9 @@
 
 enum { DECIMAL = 10 };
 
-/* All scripts of this algorithm have the same keys and arguments (lock.lua). */
+/* All scripts of this algorithm have the same keys and arguments (lock.lua),
+ * but those of a lock that is not fair end where they use no more: what they
+ * are not given takes Redis no time. */
 static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
     static const enum shed_script scripts[] = {
@@ -17,22 +19,24 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
         [SHED_LOCK_OP_ADVANCE] = SHED_SCRIPT_LOCK_ADVANCE};
     const struct shed_lock_spec *spec = exchange->spec;
     const struct shed_identity *identity = &exchange->identity;
+    bool is_fair = spec->options->fair != 0;
 
     assert(exchange->op != SHED_LOCK_OP_CONFIRM); /* acks.c asks the replicas */
     exchange->script = scripts[exchange->op];
-    shed_script_begin(args, exchange->script, "6");
-    for (int i = 0; i < SHED_LOCK_KEYS; i++)
+    shed_script_begin(args, exchange->script, is_fair ? "6" : "4");
+    for (int i = 0; i < (is_fair ? SHED_LOCK_KEYS : SHED_LOCK_KEY_QUEUE); i++)
         shed_exchange_add_key(exchange, args, i);
     shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
+    shed_args_add(args, spec->handle, sizeof(spec->handle));
+    if (!is_fair && exchange->script == SHED_SCRIPT_LOCK_RELEASE)
+        return true;
     shed_args_add(args, identity->process, sizeof(identity->process));
     shed_args_add(args, identity->run, sizeof(identity->run));
     shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
     shed_exchange_add_number(exchange, 1, args, spec->options->death_grace_ms);
-    shed_args_add(args, spec->handle, sizeof(spec->handle));
-    if (spec->options->fair != 0)
-        shed_exchange_add_number(exchange, 2, args, exchange->holder.wait_ms);
-    else
-        shed_args_add_text(args, "");
+    if (!is_fair && exchange->script == SHED_SCRIPT_LOCK_ACQUIRE)
+        return true;
+    shed_exchange_add_number(exchange, 2, args, exchange->holder.wait_ms);
     shed_exchange_add_number(exchange, 3, args,
                              exchange->op == SHED_LOCK_OP_EXTEND
                                  ? exchange->may_grant

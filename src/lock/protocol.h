@@ -54,9 +54,9 @@ enum { /* the keys of a lock, in the order of the scripts' KEYS */
        SHED_LOCK_KEY,
        SHED_LOCK_KEY_COUNTER,
        SHED_LOCK_KEY_SUSPICION,
-       SHED_LOCK_KEY_QUEUE,
-       SHED_LOCK_KEY_OFFER,
        SHED_LOCK_KEY_WAITERS,
+       SHED_LOCK_KEY_QUEUE, /* from here on of a fair lock */
+       SHED_LOCK_KEY_OFFER,
        SHED_LOCK_KEYS
 };
 

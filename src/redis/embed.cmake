@@ -1,7 +1,8 @@
 # Turn the Lua scripts into a C file: cmake -DOUT= -DSCRIPTS= -P.
 #
-# The text of a script is prelude.lua, then lock.lua for lock_*.lua, else entry.lua,
-# and its own, as the body of a function; Redis knows it by its SHA-1. A line behind it
+# The text of a script is prelude.lua, then lock.lua for lock_*.lua (and
+# lock_counter.lua for those that use the counter), else entry.lua, and its own, as the
+# body of a function; Redis knows it by its SHA-1. A line behind it
 # returns the number of the call, which is the last of ARGV, with the reply, so
 # that a client whose connection has got out of step (a server or proxy has
 # doubled a reply) does not take it for the answer to another call. The number is
@@ -15,13 +16,16 @@
 file(READ ${CMAKE_CURRENT_LIST_DIR}/prelude.lua prelude)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/lock_counter.lua counter)
 set(arrays "")
 set(rows "")
 list(LENGTH SCRIPTS count)
 foreach(file ${SCRIPTS})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} body)
-  if(name MATCHES "^lock_")
+  if(name MATCHES "^lock_(acquire|advance)$")
+    set(subject "${lock}${counter}")
+  elseif(name MATCHES "^lock_")
     set(subject "${lock}")
   else()
     set(subject "${entry}")

@@ -173,9 +173,9 @@ static struct shed_lock_options options;
 static struct shed_lock_spec spec = {.key = {{KEY, sizeof(KEY) - 1},
                                              {KEY ":f", sizeof(KEY) + 1},
                                              {KEY ":s", sizeof(KEY) + 1},
+                                             {KEY ":w", sizeof(KEY) + 1},
                                              {KEY ":q", sizeof(KEY) + 1},
-                                             {KEY ":o", sizeof(KEY) + 1},
-                                             {KEY ":w", sizeof(KEY) + 1}},
+                                             {KEY ":o", sizeof(KEY) + 1}},
                                      .options = &options};
 static redisContext *commands, *channels[SEVERAL];
 static uint64_t later_ms;       /* how far the wall clock has been set ahead */

@@ -30,17 +30,18 @@
 #define ACQUIRE_PATIENTLY OURS " 1 20000 60000 100 '' '' ''"
 /* The clocks of a budget's slots, and the end of some. */
 #define SLOTS "ZADD c 1 wall 10 time 20000 "
-/* The keys and arguments of a lock's script: of its token, process and run of
- * the server, lease and grace, and handle. */
+/* The keys and arguments of a lock's script: of its token, handle, process and
+ * run of the server, lease and grace. */
 #define TOKEN "tokentokentoken1"
 #define DEAD "deaddeaddeaddead"
 #define RUN "runrunrunrunrun1"
-#define HOLDER TOKEN " " ME " " RUN
+#define HOLDER TOKEN " handle " ME " " RUN LIFE " 300 "
 #define HELD "SET l LK1" TOKEN ME RUN " PX" LIFE
-#define ALONE HOLDER LIFE " 300 handle '' " WAITS
-#define FAIR HOLDER LIFE " 300 handle " WAITS " 0"
+#define ALONE HOLDER "'' " WAITS
+#define FAIR HOLDER WAITS " 0"
 #define WAITS "9000000000000"
-#define LOCK "l f z q o w"
+#define LOCK "l f z w q o"
+#define PLAIN "l f z w"
 
 enum { WORDS_MAX = 20, KEYS_MAX = 6, LINE_BYTES = 512 };
 
@@ -124,14 +125,15 @@ static const struct row {
      "green 2 0", "", "ZADD g 1000 red 2000 blue 500 ''", "", ""},
     /* of a lock the suspicion z, the offer o and the mark w are hints, and its
      * counter f grows */
-    {"take a lock", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "HELD", "", "f", ""},
-    {"take a lock again", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "HELD", HELD,
+    {"take a lock", SHED_SCRIPT_LOCK_ACQUIRE, PLAIN, ALONE, "HELD", "", "f",
+     ""},
+    {"take a lock again", SHED_SCRIPT_LOCK_ACQUIRE, PLAIN, ALONE, "HELD", HELD,
      "f", "l"},
-    {"take the lock of the dead", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "HELD",
-     "gone l; SET z " DEAD " PX 400", "f z", "l z"},
-    {"suspect a holder", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "TAKEN",
+    {"take the lock of the dead", SHED_SCRIPT_LOCK_ACQUIRE, PLAIN, ALONE,
+     "HELD", "gone l; SET z " DEAD " PX 400", "f z", "l z"},
+    {"suspect a holder", SHED_SCRIPT_LOCK_ACQUIRE, PLAIN, ALONE, "TAKEN",
      "gone l", "z", ""},
-    {"wait for a foreign holder", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE,
+    {"wait for a foreign holder", SHED_SCRIPT_LOCK_ACQUIRE, PLAIN, ALONE,
      "TAKEN", "SET l text PX" LIFE, "w", ""},
     {"take a fair lock in turn", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, FAIR, "HELD",
      "ZADD q 1 " TOKEN ME WAITS "; PEXPIRE q" LIFE, "f", ""},
@@ -141,20 +143,20 @@ static const struct row {
      "TAKEN",
      "gone l; SET z " DEAD " PX 400; ZADD q 1 waiter--waiter--" OTHER WAITS,
      "z q o", "l z q"},
-    {"release", SHED_SCRIPT_LOCK_RELEASE, LOCK, ALONE, "2",
+    {"release", SHED_SCRIPT_LOCK_RELEASE, PLAIN, ALONE, "2",
      HELD "; SET w another PX" LIFE, "", ""},
     {"release a fair lock", SHED_SCRIPT_LOCK_RELEASE, LOCK, FAIR, "1",
      HELD "; ZADD q 1 " TOKEN ME WAITS "; PEXPIRE q" LIFE, "", "q"},
     {"give up waiting", SHED_SCRIPT_LOCK_RELEASE, LOCK, FAIR, "0",
      "ZADD q 1 " TOKEN ME WAITS "; PEXPIRE q" LIFE, "", "q"},
-    {"extend", SHED_SCRIPT_LOCK_EXTEND, LOCK, ALONE, "1", HELD, "", ""},
-    {"extend and rewrite", SHED_SCRIPT_LOCK_EXTEND, LOCK, ALONE, "1",
+    {"extend", SHED_SCRIPT_LOCK_EXTEND, PLAIN, ALONE, "1", HELD, "", ""},
+    {"extend and rewrite", SHED_SCRIPT_LOCK_EXTEND, PLAIN, ALONE, "1",
      "SET l LK1" TOKEN OTHER RUN " PX" LIFE, "", ""},
-    {"take what a quorum has granted", SHED_SCRIPT_LOCK_EXTEND, LOCK,
-     HOLDER LIFE " 300 handle '' 1", "0", "", "", ""},
-    {"advance", SHED_SCRIPT_LOCK_ADVANCE, LOCK, ALONE, "4711",
+    {"take what a quorum has granted", SHED_SCRIPT_LOCK_EXTEND, PLAIN,
+     HOLDER "'' 1", "0", "", "", ""},
+    {"advance", SHED_SCRIPT_LOCK_ADVANCE, PLAIN, ALONE, "4711",
      "SET f 4711 PX" LIFE, "", ""},
-    {"advance a counter that is not there", SHED_SCRIPT_LOCK_ADVANCE, LOCK,
+    {"advance a counter that is not there", SHED_SCRIPT_LOCK_ADVANCE, PLAIN,
      ALONE, "0", "", "", ""},
     {"repair", SHED_SCRIPT_LOCK_SWAP, "l", "old new" LIFE, "1", "SET l old", "",
      ""},

@@ -537,7 +537,7 @@ static void on_lost(void *user, struct shed_lock *lock,
 void sim_open_handle(struct sim *s, unsigned p)
 {
     static const char *const keys[SHED_LOCK_KEYS] = {"k",  "kf", "ks",
-                                                     "kq", "ko", "kw"};
+                                                     "kw", "kq", "ko"};
     struct sim_handle *handle = &s->handle[s->handle_count];
 
     *handle = (struct sim_handle){.life = SIM_IN_USE,

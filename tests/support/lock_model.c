@@ -23,7 +23,7 @@ enum {
 #define COUNTER_MS UINT64_C(86400000)
 
 /* The arguments of the scripts of LEASE. */
-enum { TOKEN, PROCESS, RUN, LEASE, GRACE, HANDLE, WAIT, LEAST };
+enum { TOKEN, HANDLE, PROCESS, RUN, LEASE, GRACE, WAIT, LEAST };
 
 /* ------------------------------------------------------------------ texts */
 

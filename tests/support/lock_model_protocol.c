@@ -47,7 +47,7 @@ void lock_model_read(struct lock_model_call *c, enum shed_script script,
     }
     for (int i = at + keys; i < args->count; i++)
         c->arg[i - at - keys] = lock_model_text(args->at[i], args->size[i]);
-    c->is_fair = c->what == LOCK_MODEL_SCRIPT && c->arg[6].size > 0;
+    c->is_fair = keys == 6;
 }
 
 static struct shed_reply string_of(const char *at, size_t size)

@@ -52,10 +52,10 @@ void shed_flights_refresh(struct shed_flights *flights,
  * Any thread. */
 bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
 
-/* Whether the row that the last flight of the key has brought has ended since,
- * as far as is remembered: all who read it come at once, and a flight asks for
- * all of them. The row may have been replaced meanwhile. now_ms: shed_now_ms.
- * Any thread. */
+/* Whether the row that the last flight of the key has brought has ended just
+ * now, as far as is remembered: all who read it come at once, and a flight asks
+ * for all of them. The row may have been replaced meanwhile. now_ms:
+ * shed_now_ms. Any thread. */
 bool shed_flights_is_over(const struct shed_flights *flights,
                           const struct shed_key *key, uint64_t now_ms);
 

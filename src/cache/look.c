@@ -158,7 +158,7 @@ static void read_entry(struct shed_cache *cache, const struct shed_key *key,
         return;
     }
     if (state == SHED_ENTRY_FOREIGN)
-        out->found = found_in(reply);
+        out->found = (unsigned char)found_in(reply);
     shed_reply_free(reply);
     if (state == SHED_ENTRY_CORRUPT)
         shed_client_doubt(cache->client, key->redis, use);

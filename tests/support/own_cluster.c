@@ -8,9 +8,6 @@
 #include "support/sockets.h"
 #include "support/testing.h"
 
-/* The shortest that does not often take a busy node for a dead one. */
-#define NODE_TIMEOUT_MS 1500
-
 /* A node has two ports, this far apart. Both are below those that Linux gives
  * to connections. */
 #define BUS_OFFSET 10000
@@ -244,7 +241,8 @@ void own_cluster_start(struct own_cluster *c)
     char seeds[CLUSTER_NODES_MAX + 1] = "";
 
     snprintf(c->timeout_text, sizeof(c->timeout_text), "%u",
-             c->node_timeout_ms > 0 ? c->node_timeout_ms : NODE_TIMEOUT_MS);
+             c->node_timeout_ms > 0 ? c->node_timeout_ms
+                                    : OWN_CLUSTER_TIMEOUT_MS);
     for (size_t i = 0; i < count; i++) {
         start_node(c, i);
         introduce(c, i);

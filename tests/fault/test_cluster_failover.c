@@ -169,9 +169,9 @@ static void await_rewrites(struct shed_cache *cache)
             (unsigned)(shed_now_ms() - begin_ms));
 }
 
-/* For so long a node that was elected, and then replaced by a takeover, takes
- * its old votes for new ones when it lacks its primary: with its old epoch, so
- * that it is replaced again (Redis 7.0). */
+/* A node of Redis 7.0 keeps the votes of an election for so long. If a takeover
+ * has made it a replica meanwhile and its primary dies, the node counts these
+ * votes again. Its epoch is the old one, so the cluster replaces the node. */
 enum { OLD_VOTES_MS = 2 * OWN_CLUSTER_TIMEOUT_MS };
 
 /* 0: they are remembered; 1: not, which shows that they are lost. */

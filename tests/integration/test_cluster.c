@@ -352,26 +352,37 @@ TEST(a_node_that_announces_where_nobody_reaches_it_is_told_once)
 
 /* ------------------------------------------------- probes, URIs, passwords */
 
-TEST_EACH(a_probe_finds_what_a_node_does_not_grant, 0, 2)
+/* Open the fixture as a user with all rights, to which this rule is applied. */
+static void open_by_rule(const char *rule)
 {
-    struct shed_error err = {0};
-    char uri[sizeof(cluster.uri) + 16];
+    static char uri[sizeof(cluster.uri) + 16];
 
     cluster_init();
     for (size_t i = 0; i < cluster.count; i++)
-        server_do(&cluster.node[i], "ACL SETUSER u on >p ~* &* +@all %s",
-                  _i == 1 ? "-get" : "+get");
+        server_do(&cluster.node[i], "ACL SETUSER u on >p ~* &* +@all %s", rule);
     snprintf(uri, sizeof(uri), "redis+cluster://u:p@%s",
              cluster.uri + strlen("redis+cluster://"));
     fixture.uri = uri;
     fixture_open(&fixture);
+}
+
+static void remove_user(void)
+{
+    for (size_t i = 0; i < cluster.count; i++)
+        server_do(&cluster.node[i], "ACL DELUSER u");
+}
+
+TEST_EACH(a_probe_finds_what_a_node_does_not_grant, 0, 2)
+{
+    struct shed_error err = {0};
+
+    open_by_rule(_i == 1 ? "-get" : "+get");
     ck_assert_int_eq(
         shed_cache_probe(fixture.cache, scaled_ms(FIXTURE_SILENCE_MS), &err),
         _i == 1 ? SHED_EDENIED : SHED_OK);
     if (_i == 1)
         ck_assert_msg(strstr(err.reason, "+get") != NULL, "%s", err.reason);
-    for (size_t i = 0; i < cluster.count; i++)
-        server_do(&cluster.node[i], "ACL DELUSER u");
+    remove_user();
 }
 
 static unsigned refusals(void)
@@ -393,22 +404,13 @@ static unsigned refusals(void)
 TEST(a_cluster_that_refuses_to_tell_its_epoch_is_asked_seldom)
 {
     enum { A_WHILE_MS = 3000, MOST = 5 };
-    char uri[sizeof(cluster.uri) + 16];
 
-    cluster_init();
-    for (size_t i = 0; i < cluster.count; i++)
-        server_do(&cluster.node[i],
-                  "ACL SETUSER u on >p ~* &* +@all -cluster|info");
-    snprintf(uri, sizeof(uri), "redis+cluster://u:p@%s",
-             cluster.uri + strlen("redis+cluster://"));
-    fixture.uri = uri;
-    fixture_open(&fixture);
+    open_by_rule("-cluster|info");
     check_rows(&cluster);
     WAIT_FOR(refusals() > 0);
     usleep(A_WHILE_MS * 1000);
     ck_assert_uint_le(refusals(), MOST);
-    for (size_t i = 0; i < cluster.count; i++)
-        server_do(&cluster.node[i], "ACL DELUSER u");
+    remove_user();
 }
 
 /* 0: the last seed is the only one that answers; 1: all seeds are replicas. */

@@ -405,11 +405,12 @@ static void on_info(void *arg, const struct shed_call_result *result)
     struct shed_servers *c = arg;
     size_t size = 0;
     const char *text = shed_reply_bytes(result->reply, &size);
+    unsigned long long epoch = epoch_in(c, text);
 
     c->is_cut_off = text != NULL && strstr(text, "cluster_state:fail") != NULL;
-    c->is_behind = epoch_in(c, text) < c->epoch && c->tries < TRIES_BEHIND;
+    c->is_behind = epoch < c->epoch && c->tries < TRIES_BEHIND;
     if (!c->is_behind)
-        learn_epoch(c, epoch_in(c, text));
+        learn_epoch(c, epoch);
 }
 
 /* reply: NULL: there is none. */
@@ -514,13 +515,14 @@ static void on_watched(void *arg, const struct shed_call_result *result)
     const struct shed_client *client = server->owner;
     struct shed_servers *c = client->servers;
     size_t size = 0;
-    const char *text = shed_reply_bytes(result->reply, &size);
+    unsigned long long epoch =
+        epoch_in(c, shed_reply_bytes(result->reply, &size));
 
     if (shed_reply_error(result->reply) != NULL && c->watch != NULL)
         shed_timer_set(c->watch, WATCH_REFUSED_MS);
-    if (epoch_in(c, text) <= c->epoch)
+    if (epoch <= c->epoch)
         return;
-    learn_epoch(c, epoch_in(c, text));
+    learn_epoch(c, epoch);
     c->candidate = (server->place + PLACES - 1) % PLACES; /* it comes next */
     hurry(c, NULL);
 }

@@ -10,9 +10,9 @@
  * commands, goes the one that is probably enough: SET NX, where the first
  * caller has found nothing; GET, behind a push or where it has found a lease;
  * GET and then SET NX, where it has not looked. What that does not decide,
- * acquire does. Each call can be sent again after a
- * lost reply: acquire recognises its own lease by process and flight number,
- * publish finds its own value and reports it as another's, the others compare.
+ * acquire does. Each call can be sent again after a lost reply: acquire
+ * recognises its own lease by process and flight number, publish finds its own
+ * value and reports it as another's, the others compare.
  *
  * The lease of the memcache paper (see flight.c) is a record under the value's
  * own key. It carries a data version of 128 random bits: publish stores only if
@@ -175,9 +175,10 @@ static bool claim(struct shed_flight_task *t)
 
 static void send_first(struct shed_flight_task *t)
 {
-    bool is_sent = (t->first == SHED_FIRST_SET && claim(t)) ||
-                   (t->first != SHED_FIRST_NOTHING &&
-                    t->first != SHED_FIRST_SET && look(t));
+    bool is_sent =
+        (t->first == SHED_FIRST_SET && claim(t)) ||
+        ((t->first == SHED_FIRST_GET || t->first == SHED_FIRST_BOTH) &&
+         look(t));
 
     if (!is_sent)
         send_acquire(t);

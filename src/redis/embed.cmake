@@ -2,9 +2,8 @@
 #
 # The text of a script is prelude.lua, then lock.lua for lock_*.lua (and
 # lock_counter.lua for those that use the counter), else entry.lua, and its own, as the
-# body of a function; Redis knows it by its SHA-1. A line behind it
-# returns the number of the call, which is the last of ARGV, with the reply, so
-# that a client whose connection has got out of step (a server or proxy has
+# body of a function; Redis knows it by its SHA-1. A line behind it returns the number
+# of the call, which is the last of ARGV, with the reply, so that a client whose connection has got out of step (a server or proxy has
 # doubled a reply) does not take it for the answer to another call. The number is
 # not taken out of ARGV, which would cost 4 % of a lock's acquire and release: a
 # script must not conclude anything from the length of ARGV.

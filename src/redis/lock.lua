@@ -25,7 +25,7 @@ local function read()
     local bytes = get(K)
     if bytes == nil then return nil end
     if not bytes then return 'wrong type' end
-    if #bytes ~= 51 or string.sub(bytes, 1, 3) ~= MAGIC then return {} end
+    if #bytes ~= 3 + 3 * 16 or string.sub(bytes, 1, 3) ~= MAGIC then return {} end
     return {
         token = string.sub(bytes, 4, 19),
         process = string.sub(bytes, 20, 35),
@@ -42,4 +42,3 @@ local leave = wait ~= '' and function()
     return redis.pcall('ZREM', QUEUE, token .. process .. wait,
         token .. NO_PROCESS .. wait)
 end
-

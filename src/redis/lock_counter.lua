@@ -1,9 +1,7 @@
--- Prepended to lock_acquire.lua and lock_advance.lua, behind lock.lua.
-
--- The counter of fencing numbers is never below the server's clock, so numbers
--- grow even after the counter was lost. It is kept until the clock has been
--- beyond it for a day, so the clock may be set back by up to a day without
--- harm.
+-- Prepended to lock_acquire.lua and lock_advance.lua, behind lock.lua: the counter
+-- of fencing numbers. Its number is at least the server's clock. So numbers grow even
+-- if Redis has lost the counter. Redis keeps the counter for a day after the clock has
+-- reached its number, so that the clock may be set back by a day.
 
 -- Set the counter, whose clock is us(). Returns it as text (formatting a number
 -- costs as much as a command); nil if NX forbids it.

@@ -76,9 +76,9 @@ struct shed_server {
     void *owner;
     size_t place; /* among its servers */
     /* its owner's, on the reactor thread only */
-    unsigned changes; /* of its runs that were heard of */
-    bool is_open;     /* its session is */
-    struct shed_call watch;
+    unsigned changes;       /* of its runs that were heard of */
+    bool is_open;           /* its session is */
+    struct shed_call watch; /* asks it for the epoch of its cluster */
 };
 
 struct shed_server_status {
